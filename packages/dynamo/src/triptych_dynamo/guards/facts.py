@@ -1,0 +1,108 @@
+"""Guards as facts: what a trace took for granted, one fact a record.
+
+A `Guard` is data: a kind (a row of `KINDS`), the source it speaks of and the expected value. `guards.program` turns a list of
+them into the flat check that runs in C; `guards.python_check` runs the same list in plain Python (the twin used in tests, for
+`GuardViolation` texts and for the reason of a recompile).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from triptych_dynamo.sources import Source
+
+
+@dataclass(frozen=True)
+class GuardKind:
+    """A row of the table: `cost` orders checks, cheapest first; `text` is a format over source and value."""
+
+    name: str
+    cost: int
+    text: str
+
+
+KINDS: dict[str, GuardKind] = {
+    row.name: row
+    for row in (
+        GuardKind("type_is", 1, "type({source}) is {value}"),  # value: the type object
+        GuardKind("is", 1, "{source} is {value}"),  # value: the object itself (held)
+        GuardKind("is_weak", 1, "{source} is {value}"),  # value: the object, held weakly; dead means violated
+        GuardKind("same_as", 2, "{source} is {value}"),  # value: another Source; both must give one object
+        GuardKind("not_same_as", 2, "{source} is not {value}"),  # value: another Source
+        GuardKind("equals", 2, "{source} == {value!r}"),  # value: constant; type must match exactly too (True is not 1)
+        GuardKind("length", 2, "len({source}) == {value}"),  # value: int; list, tuple, dict, set
+        GuardKind("truth", 2, "bool({source}) is {value}"),  # value: bool; containers by length
+        GuardKind("dict_keys", 3, "list({source}) == {value!r}"),  # value: tuple of constant keys, in order
+        GuardKind("dict_has", 3, "{value!r} in {source}"),  # value: key
+        GuardKind("dict_lacks", 3, "{value!r} not in {source}"),  # value: key
+        GuardKind("lacks_attr", 3, "not hasattr({source}, {value!r})"),  # value: attribute name
+        GuardKind("cell_empty", 2, "{source} is an empty cell"),
+        GuardKind("range_is", 3, "{source} == {value!r}"),  # value: range
+        GuardKind("set_is", 4, "{source} == {value!r}"),  # value: frozenset of constants
+        GuardKind("int_in", 2, "{value[0]} <= {source} <= {value[1]}"),  # an int that became symbolic: type and bounds
+        GuardKind("tensor", 5, "{source}: {value}"),  # value: TensorFacts
+        GuardKind("no_overlap", 6, "{value} do not share memory"),  # value: tuple of tensor Sources
+        GuardKind("mode", 1, "{value}"),  # value: (name, expected): grad, inference, autocast..., default dtype/device
+        GuardKind("shape", 7, "{value}"),  # value: ShapeFact
+        GuardKind("python", 9, "{value}"),  # value: PythonFact; last resort, any callable
+    )
+}
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """What is known of a tensor: any None in `sizes` or `strides` is free (a shape guard may speak of it)."""
+
+    cls: type  # torch.Tensor, torch.nn.Parameter, a subclass
+    dtype: Any  # torch.dtype
+    device: Any  # torch.device
+    requires_grad: bool
+    sizes: tuple[int | None, ...]
+    strides: tuple[int | None, ...] | None  # None: not guarded (as many as sizes otherwise)
+    dispatch_keys: int | None = None  # raw key set where it is not implied by the rest (conj, neg, inference ...)
+
+    def __str__(self) -> str:
+        return f"{self.cls.__name__}({self.dtype}, {self.device}, grad={self.requires_grad}, {self.sizes}, {self.strides})"
+
+
+@dataclass(frozen=True)
+class ShapeFact:
+    """A boolean over integers. `expr` is a sympy expression; `symbols` maps its symbols to integer sources."""
+
+    expr: Any
+    symbols: tuple[tuple[Any, Source], ...]
+
+    def __str__(self) -> str:
+        text = str(self.expr)
+        for symbol, source in self.symbols:
+            text = text.replace(str(symbol), str(source))
+        return text
+
+
+@dataclass(frozen=True)
+class PythonFact:
+    """A check by a Python callable of the source's value (all values of `sources` when given)."""
+
+    check: Any  # Callable[..., bool]
+    label: str
+    sources: tuple[Source, ...] = ()
+
+    def __str__(self) -> str:
+        return self.label
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One fact. `user_line` is 'file:line' of the user's code that made it matter."""
+
+    kind: str
+    source: Source | None
+    value: Any = None
+    user_line: str = ""
+
+    def __str__(self) -> str:
+        value = self.value
+        if self.kind in ("is", "is_weak", "type_is"):
+            value = getattr(value, "__qualname__", None) or repr(value)[:60]
+        return KINDS[self.kind].text.format(source=self.source, value=value)

@@ -1,0 +1,189 @@
+"""Sources: where the running program can read a value again.
+
+A source is a path from something the compiled callable is handed at each call (an argument, a closure cell, a globals
+dictionary) to a value. Guards are stated about sources, and generated code reads values through them. Sources are
+hashable, immutable and know nothing of torch or of bytecode.
+
+    >>> str(AttrSource(LocalSource("self"), "weight"))
+    "L['self'].weight"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+class Source:
+    """One step of a read path. `base` is the step before, or None at a root."""
+
+    base: Source | None = None
+
+    def path(self) -> Iterator[Source]:
+        """This source and every one before it, root first."""
+        if self.base is not None:
+            yield from self.base.path()
+        yield self
+
+    @property
+    def root(self) -> Source:
+        """The first step of the path."""
+        return next(self.path())
+
+
+@dataclass(frozen=True)
+class LocalSource(Source):
+    """Parameter `name` of the compiled frame."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"L[{self.name!r}]"
+
+
+@dataclass(frozen=True)
+class CellSource(Source):
+    """The cell object of free variable `name` of the compiled function (its content is `ContentSource`)."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"C[{self.name!r}]"
+
+
+@dataclass(frozen=True, eq=False)
+class PinnedSource(Source):
+    """An object that the guard program holds on to itself: a globals dictionary, a module, a class.
+
+    `weak` says whether it is held weakly; equality is identity of the object held.
+    """
+
+    value: Any
+    label: str
+    weak: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PinnedSource) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __str__(self) -> str:
+        return self.label
+
+
+@dataclass(frozen=True)
+class GlobalSource(Source):
+    """Global variable `name`; `base` is the `PinnedSource` of its globals dictionary."""
+
+    base: PinnedSource
+    name: str
+
+    def __str__(self) -> str:
+        return f"G[{self.name!r}]" if self.base.label == "G" else f"{self.base.label}[{self.name!r}]"
+
+
+@dataclass(frozen=True)
+class AttrSource(Source):
+    """`getattr(base, name)` by the full attribute protocol."""
+
+    base: Source
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.base}.{self.name}"
+
+
+@dataclass(frozen=True)
+class InstanceDictSource(Source):
+    """`object.__getattribute__(base, '__dict__')`, read without running user code."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"{self.base}.__dict__"
+
+
+@dataclass(frozen=True)
+class ItemSource(Source):
+    """`base[key]` of a list, tuple or dictionary, read without running user code; `key` is a constant."""
+
+    base: Source
+    key: Any
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.key!r}]"
+
+
+@dataclass(frozen=True)
+class DictKeySource(Source):
+    """The `index`-th key of a dictionary, in its order (for keys that are not constants)."""
+
+    base: Source
+    index: int
+
+    def __str__(self) -> str:
+        return f"list({self.base})[{self.index}]"
+
+
+@dataclass(frozen=True)
+class ContentSource(Source):
+    """What a cell object holds."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"{self.base}.cell_contents"
+
+
+@dataclass(frozen=True)
+class TypeSource(Source):
+    """`type(base)`."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"type({self.base})"
+
+
+@dataclass(frozen=True)
+class GradSource(Source):
+    """`base.grad` of a tensor."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"{self.base}.grad"
+
+
+@dataclass(frozen=True)
+class TensorSizeSource(Source):
+    """`base.size(dim)`, an integer; only shape guards and symbols have it."""
+
+    base: Source
+    dim: int
+
+    def __str__(self) -> str:
+        return f"{self.base}.size()[{self.dim}]"
+
+
+@dataclass(frozen=True)
+class TensorStrideSource(Source):
+    """`base.stride(dim)`, an integer."""
+
+    base: Source
+    dim: int
+
+    def __str__(self) -> str:
+        return f"{self.base}.stride()[{self.dim}]"
+
+
+@dataclass(frozen=True)
+class TensorOffsetSource(Source):
+    """`base.storage_offset()`, an integer."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"{self.base}.storage_offset()"

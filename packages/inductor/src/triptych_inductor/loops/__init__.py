@@ -1,0 +1,1 @@
+"""Loop programs: the small language between lowering and code generation."""
