@@ -1,0 +1,124 @@
+"""`triptych.compile` and `triptych.explain`: what a user calls."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+
+import triptych_dynamo
+from torch import nn
+
+from triptych import backends, modules, support
+from triptych.reports import ATTRIBUTE, Report
+from triptych.settings import Backend, Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def compile(model: F, **settings: Any) -> F: ...
+@overload
+def compile(model: None = None, **settings: Any) -> Callable[[F], F]: ...
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Backend | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
+    on_error: str = "raise",
+) -> Any:
+    """A faster form of a function, method or module, which behaves as the original does.
+
+    Compilation happens at the first call, and again when a call differs in something that the compiled code relies on
+    (dtype, number of dimensions, a Python value that the program branched on). A size that changes becomes symbolic.
+
+    model: a function, bound method, module or other callable; None makes a decorator. A module gives a compiled module
+        of the same class that shares its parameters, attributes and `state_dict`; `model` itself stays as it was.
+    fullgraph: a part that cannot be captured is an error with its place and reason, instead of running eagerly.
+    dynamic: True makes sizes symbolic from the first call, False never; None when a size changed.
+    backend: a name (`triptych.compiler.list_backends()`) or a callable `(gm, example_inputs) -> callable`.
+    mode: a named set of options of the code generator. options: single ones. Not both.
+    disable: gives `model` back unchanged, as do the environment variables TRIPTYCH_DISABLE and TORCH_COMPILE_DISABLE.
+    name: how reports call the compiled callable; its qualified name when not given.
+    recompile_limit: number of versions kept for one piece of code before it runs eagerly (under fullgraph: an error).
+    on_error: "eager" runs a graph eagerly, with a warning, where the compiler itself fails; "raise" shows the failure.
+
+    Returns: a callable with the signature, name and documentation of `model`; under `model=None` a decorator.
+    Raises: UnsupportedVersionError, InvalidBackendError, InvalidModeError, InvalidOptionError (all RuntimeErrors);
+        TypeError when `model` is not callable.
+
+    Example:
+        >>> @triptych.compile
+        ... def gelu(x):
+        ...     return 0.5 * x * (1 + torch.erf(x / 2**0.5))
+        >>> model = triptych.compile(model, fullgraph=True)
+    """
+    settings = Settings(fullgraph, dynamic, backend, mode, options, disable, name, recompile_limit, on_error)
+    if model is None:
+        return functools.partial(_compile, settings=settings)
+    return _compile(model, settings)
+
+
+def _compile(model: Any, settings: Settings) -> Any:
+    support.check_python()
+    if isinstance(model, type) or not callable(model):
+        raise TypeError(f"triptych.compile takes a function, method, module or other callable, not {model!r}")
+    if settings.disable or support.disabled_by_environment():
+        return model
+    report = Report(settings.name or _name_of(model))
+    optimize = _optimizer(settings, report)
+    if isinstance(model, nn.Module):
+        original = modules.original_of(model)
+        again = functools.partial(_compile, settings=settings)
+        return modules.twin(original, optimize(original.__call__), again, report)
+    return optimize(model)
+
+
+def _name_of(model: Any) -> str:
+    return getattr(model, "__qualname__", type(model).__qualname__)
+
+
+def _optimizer(settings: Settings, report: Report) -> Callable[[Any], Any]:
+    """What makes a compiled callable of a function or a bound method."""
+    optimize = triptych_dynamo.optimize(
+        backends.resolve(settings, report), fullgraph=settings.fullgraph, dynamic=settings.dynamic
+    )
+
+    def make(fn: Any) -> Any:
+        if isinstance(fn, types.MethodType):
+            return types.MethodType(make(fn.__func__), fn.__self__)
+        if not isinstance(fn, types.FunctionType):
+            fn = _as_function(fn)
+        compiled = optimize(fn)
+        setattr(compiled, ATTRIBUTE, report)
+        return compiled
+
+    return make
+
+
+def _as_function(fn: Any) -> Callable[..., Any]:
+    """A Python function that calls `fn`: for callable objects and functions of extension modules, which have no code."""
+
+    @functools.wraps(fn, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return call
+
+
+def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
+    """What capturing `fn` gives: `explain(fn)(*args)` -> graphs, breaks with place, reason and hint, guards, times.
+
+    Nothing is compiled. See `triptych_dynamo.explain`, which this is.
+
+    Example:
+        >>> print(triptych.explain(model)(x))
+    """
+    return triptych_dynamo.explain(fn, **settings)

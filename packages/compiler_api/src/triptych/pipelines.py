@@ -1,0 +1,153 @@
+"""Our backends, composed of the stages: captured graph -> `triptych_aot_autograd` -> `triptych_inductor`.
+
+This is the only place where the stages meet. They meet through public types of torch alone: an fx graph and example
+inputs go in, a callable comes out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import triptych_aot_autograd
+import triptych_inductor
+from torch.fx import GraphModule
+
+from triptych.errors import CompileFallbackWarning, InvalidModeError, InvalidOptionError, suggestion
+from triptych.reports import CapturedStage, CompiledStage, Report
+from triptych.settings import Backend, Settings
+
+Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
+
+
+def code_options(settings: Settings) -> triptych_inductor.Options:
+    """The code generator's options for a mode, or for a mapping of names to values.
+
+    Raises: InvalidModeError, InvalidOptionError (unknown name, with a suggestion; wrong type).
+    """
+    if settings.mode is not None:
+        modes = triptych_inductor.list_mode_options()
+        if settings.mode not in modes:
+            raise InvalidModeError(f"unknown mode {settings.mode!r}: {suggestion(settings.mode, modes)}")
+        return _make_options(modes[settings.mode])
+    return _make_options(settings.options or {})
+
+
+def _make_options(given: Mapping[str, Any]) -> triptych_inductor.Options:
+    known = triptych_inductor.list_options()
+    chosen = {}
+    for key, value in given.items():
+        name = str(key).replace("-", "_")
+        if name not in known:
+            raise InvalidOptionError(f"unknown option {key!r}: {suggestion(name, known)}")
+        chosen[name] = value
+    try:
+        return triptych_inductor.Options(**chosen)
+    except (TypeError, ValueError) as error:
+        raise InvalidOptionError(f"options: {error}") from error
+
+
+def eager(settings: Settings, report: Report) -> Backend:
+    """The captured graph as it is, run by its own generated `forward`."""
+
+    def backend(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        report.graphs.append(CapturedStage(_operations(gm), 0.0))
+        return gm.forward
+
+    return backend
+
+
+def aot_eager(settings: Settings, report: Report) -> Backend:
+    """Forward and backward ATen graphs, run operator by operator: autograd is ours, the arithmetic torch's."""
+
+    def compiler(role: str, index: int) -> Compiler:
+        def run(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+            report.stages.append(CompiledStage(role, index, _operations(gm)))
+            return gm.forward
+
+        return run
+
+    return _ahead_of_time(compiler, settings, report)
+
+
+def inductor(settings: Settings, report: Report) -> Backend:
+    """Forward and backward ATen graphs, each compiled to kernels by `triptych_inductor`."""
+    generator = _Generator(code_options(settings), settings, report)
+
+    def compiler(role: str, index: int) -> Compiler:
+        return functools.partial(generator.run, role, index)
+
+    return _ahead_of_time(compiler, settings, report)
+
+
+def _ahead_of_time(compiler: Callable[[str, int], Compiler], settings: Settings, report: Report) -> Backend:
+    """A backend of one compiler per role. compiler: (role, index of the captured graph) -> compiler of ATen graphs."""
+
+    def backend(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        start, index = time.perf_counter(), len(report.graphs)
+        lower = triptych_aot_autograd.aot_backend(
+            fw_compiler=compiler("forward", index),
+            bw_compiler=compiler("backward", index),
+            inference_compiler=compiler("inference", index),
+        )
+        try:
+            made = lower(gm, example_inputs)
+        except Exception as error:
+            if settings.on_error == "raise":
+                raise
+            _warn(f"a graph of {_operations(gm)} operations runs eagerly, because autograd ahead of time failed", error)
+            made = gm.forward
+        report.graphs.append(CapturedStage(_operations(gm), time.perf_counter() - start))
+        return made
+
+    return backend
+
+
+class _Generator:
+    """ATen graph -> kernels, noted in the report. Where that fails and may, the graph itself is what runs."""
+
+    def __init__(self, options: triptych_inductor.Options, settings: Settings, report: Report) -> None:
+        self._options, self._settings, self._report = options, settings, report
+        self._told_of_missing_compiler = False
+
+    def run(self, role: str, index: int, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compiles one graph. role, index: what it is called in the report."""
+        start, stage = time.perf_counter(), CompiledStage(role, index, _operations(gm))
+        try:
+            made = triptych_inductor.compile(gm, example_inputs, options=self._options)
+        except triptych_inductor.CompilerNotFound as error:
+            if not self._told_of_missing_compiler:
+                self._told_of_missing_compiler = True
+                _warn("graphs run eagerly, because there is no C++ compiler", error)
+            made, facts = gm.forward, {"failure": str(error)}
+        except Exception as error:
+            if self._settings.on_error == "raise":
+                raise
+            _warn(f"a {role} graph of {stage.operations} operations runs eagerly: generating code failed", error)
+            made, facts = gm.forward, {"failure": f"{type(error).__name__}: {error}"}
+        else:
+            facts = _facts(made)
+        self._report.stages.append(dataclasses.replace(stage, seconds=time.perf_counter() - start, **facts))
+        return made
+
+
+def _facts(made: triptych_inductor.CompiledGraph) -> dict[str, Any]:
+    """What a report keeps of a compiled graph."""
+    return {
+        "kernels": tuple(str(getattr(kernel, "name", kernel)) for kernel in made.kernels),
+        "fallbacks": tuple(Counter(map(str, made.fallbacks)).items()),
+        "source": str(made.source),
+    }
+
+
+def _operations(gm: GraphModule) -> int:
+    return sum(node.op.startswith("call_") for node in gm.graph.nodes)
+
+
+def _warn(what: str, error: Exception) -> None:
+    warnings.warn(f"triptych: {what}: {type(error).__name__}: {error}", CompileFallbackWarning, stacklevel=3)

@@ -1,0 +1,97 @@
+"""What the compiler made of a program: a record that fills up as graphs are compiled, for people and for benchmarks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+ATTRIBUTE = "__triptych_report__"
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledStage:
+    """One graph that the code generator compiled.
+
+    role: "forward", "backward" or "inference". graph: index of the captured graph it belongs to. operations: number of
+    call nodes. kernels: names of the generated kernels. fallbacks: operators that run as torch's own kernels because they
+    have no lowering, with their number. source: the generated program. failure: why it runs eagerly instead, or "".
+    """
+
+    role: str
+    graph: int
+    operations: int
+    kernels: tuple[str, ...] = ()
+    fallbacks: tuple[tuple[str, int], ...] = ()
+    seconds: float = 0.0
+    source: str = ""
+    failure: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class CapturedStage:
+    """One graph that the front end captured: number of call nodes, and seconds its backend took (all stages below)."""
+
+    operations: int
+    seconds: float
+
+
+@dataclasses.dataclass
+class Report:
+    """All that was compiled for one compiled callable. Prints as a summary.
+
+    Example:
+        >>> compiled = triptych.compile(model)
+        >>> compiled(x)
+        >>> print(triptych.report(compiled))
+    """
+
+    name: str
+    graphs: list[CapturedStage] = dataclasses.field(default_factory=list)
+    stages: list[CompiledStage] = dataclasses.field(default_factory=list)
+    breaks: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def kernels(self) -> int:
+        """Number of generated kernels, over all graphs."""
+        return sum(len(stage.kernels) for stage in self.stages)
+
+    @property
+    def fallbacks(self) -> dict[str, int]:
+        """Operator name -> how often it runs as torch's own kernel for want of a lowering."""
+        total: Counter[str] = Counter()
+        for stage in self.stages:
+            total.update(dict(stage.fallbacks))
+        return dict(total)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by stage: "codegen", and "autograd" (what the backend took besides)."""
+        below = sum(stage.seconds for stage in self.stages)
+        eager_side = sum(stage.seconds for stage in self.stages if stage.role != "backward")
+        return {"codegen": below, "autograd": sum(graph.seconds for graph in self.graphs) - eager_side}
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {len(self.graphs)} graphs, {len(self.breaks)} breaks, {self.kernels} kernels"]
+        for stage in self.stages:
+            text = f"  graph {stage.graph} {stage.role}: {stage.operations} operations, {len(stage.kernels)} kernels"
+            if stage.fallbacks:
+                text += ", fallbacks " + ", ".join(f"{name} x{count}" for name, count in stage.fallbacks)
+            if stage.failure:
+                text += f", runs eagerly: {stage.failure}"
+            lines.append(f"{text}, {stage.seconds:.2f} s")
+        lines += [f"  break: {reason}" for reason in self.breaks]
+        return "\n".join(lines)
+
+
+def report(compiled: Any) -> Report:
+    """The report of a callable or module made by `triptych.compile`.
+
+    compiled: what `compile` returned, or a bound method of it.
+    Raises: TypeError when it was not made by `triptych.compile`.
+    """
+    owner = getattr(compiled, "__func__", compiled)
+    found = getattr(type(owner), ATTRIBUTE, None) or getattr(owner, "__dict__", {}).get(ATTRIBUTE)
+    if not isinstance(found, Report):
+        raise TypeError(f"{compiled!r} was not made by triptych.compile")
+    return found
