@@ -1,0 +1,1 @@
+"""Code after the graph: rebuilding values, replaying effects, continuation functions."""

@@ -1,0 +1,74 @@
+"""Exceptions of the tracer: traced Python exceptions, graph breaks, restarts, and the errors that users see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from triptych_dynamo.breaks import BREAKS, BreakKind
+
+if TYPE_CHECKING:
+    from triptych_dynamo.values.base import Value
+
+
+class TracedException(Exception):
+    """The traced program raised: `value` stands for the exception object. The interpreter looks for its handler."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Unsupported(Exception):
+    """The tracer cannot go on here: a graph break, or a `GraphBreakError` when one whole graph was asked for.
+
+    Args:
+        kind: a key of `breaks.BREAKS`.
+        text: what was met, in the program's terms.
+        hint: what the user can do; the kind's own hint when empty.
+    """
+
+    def __init__(self, kind: str, text: str, hint: str = "") -> None:
+        self.kind: BreakKind = BREAKS[kind]
+        self.text = text
+        self.hint = hint or self.kind.hint
+        self.user_line = ""
+        self.user_stack: list[str] = []
+        super().__init__(text)
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind.id} {self.kind.explanation}: {self.text}"]
+        if self.user_line:
+            lines.append(f"  at {self.user_line}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class GraphBreakError(RuntimeError):
+    """A graph break where one whole graph was demanded. `reason` is the `Unsupported` behind it."""
+
+    def __init__(self, reason: Unsupported) -> None:
+        self.reason = reason
+        self.id = reason.kind.id
+        stack = "".join(f"\n    {line}" for line in reason.user_stack)
+        super().__init__(f"{reason}" + (f"\n  user stack:{stack}" if stack else ""))
+
+
+class GuardViolation(RuntimeError):
+    """A captured graph was called with arguments for which it is not valid; `guard` is the fact that does not hold."""
+
+    def __init__(self, guard: Any, text: str) -> None:
+        self.guard = guard
+        super().__init__(text)
+
+
+class RestartTrace(Exception):
+    """Trace the frame again from its start, with what was learned (recorded in the attempt's plan) taken into account."""
+
+
+class UserProgramError(Exception):
+    """The traced program raises out of its root frame: the original must run eagerly so that the true exception surfaces."""
+
+
+class InvalidBackend(RuntimeError):
+    """A backend name that is not registered."""

@@ -1,0 +1,1 @@
+"""The symbolic interpreter: frames of bytecode run over values."""

@@ -1,0 +1,169 @@
+"""`GraphBuilder`: the fx graph under construction; each call is run on fake tensors and recorded."""
+
+from __future__ import annotations
+
+import linecache
+import operator
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from triptych_dynamo._torch_compat import CANNOT_FAKE, tensor_version
+from triptych_dynamo.trace.purity import has_effect
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.results import wrap_result
+
+if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.frame import Frame
+    from triptych_dynamo.sources import Source
+    from triptych_dynamo.trace.trace import Trace
+
+_NOT_IDENTIFIER = re.compile(r"[^0-9a-zA-Z]+")
+
+
+def readable_name(source: Source) -> str:
+    """An identifier made of a source: `L['self']._modules['fc']._parameters['weight']` gives `self_fc_weight`."""
+    text = str(source)
+    for noise in ("__dict__", "_modules", "_parameters", "_buffers"):
+        text = text.replace(f"[{noise!r}]", "").replace(f".{noise}", "")
+    words = [word for word in _NOT_IDENTIFIER.split(text) if word]
+    if len(words) > 1 and words[0] in ("L", "G", "C"):
+        words = words[1:]
+    name = "_".join(words)
+    return name if not name[:1].isdigit() else f"_{name}"
+
+
+class GraphBuilder:
+    """Builds the graph of one trace.
+
+    `inputs` maps placeholder nodes to the sources that the compiled code loads them from, in order.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.graph = fx.Graph()
+        self.inputs: dict[fx.Node, Source] = {}
+        self.by_fake: dict[int, tuple[Any, Value]] = {}  # id of a fake tensor -> (it, its value)
+        self.input_versions: dict[fx.Node, int] = {}
+        self.calls = 0
+        self._last_input: fx.Node | None = None
+
+    # -- inputs ------------------------------------------------------------------------------------------------------------
+    def add_input(self, source: Source, fake: Any) -> fx.Node:
+        """A placeholder for what is read at `source`; `fake` becomes its `meta["val"]`."""
+        first = next(iter(self.graph.nodes)) if self._last_input is None else self._last_input.next
+        with self.graph.inserting_before(first):
+            node = self.graph.placeholder(readable_name(source))
+        self._last_input = node
+        node.meta["val"] = fake
+        node.meta["source"] = source
+        self.inputs[node] = source
+        if isinstance(fake, torch.Tensor):
+            self.input_versions[node] = tensor_version(fake)
+        return node
+
+    # -- calls --------------------------------------------------------------------------------------------------------------
+    def call(self, tx: Frame, target: Any, args: Any, kwargs: dict[str, Any]) -> Value:
+        """See `Frame.call_graph`."""
+        graph_args = tuple(as_argument(tx, arg) for arg in args)
+        graph_kwargs = {key: as_argument(tx, arg) for key, arg in kwargs.items()}
+        fake_args = fx.node.map_arg(graph_args, fake_of)
+        fake_kwargs = fx.node.map_arg(graph_kwargs, fake_of)
+        operands = [node for node in _nodes_in(graph_args, graph_kwargs)]
+        before = [_version(node) for node in operands]
+        result = self.run_fake(tx, target, fake_args, fake_kwargs)
+        kind = "call_method" if isinstance(target, str) else "call_function"
+        node = self.graph.create_node(kind, target, graph_args, graph_kwargs)
+        node.meta["val"] = result
+        node.meta["stack_trace"] = self.stack_trace()
+        if has_effect(target) or before != [_version(operand) for operand in operands]:
+            node.meta["effect"] = True
+        self.calls += 1
+        return wrap_result(tx, node, result)
+
+    def run_fake(self, tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
+        """Run the function on fake tensors under the modes that the traced program has set."""
+        try:
+            with self.trace.shapes.fake_mode:
+                if isinstance(target, str):
+                    return getattr(args[0], target)(*args[1:], **kwargs)
+                return target(*args, **kwargs)
+        except CANNOT_FAKE as error:
+            tx.unsupported("fake", f"{name_of(target)}: {str(error)[:300]}")
+        except Exception as error:  # the program's own error
+            cause = error.__cause__
+            if isinstance(cause, CANNOT_FAKE):
+                tx.unsupported("fake", f"{name_of(target)}: {str(cause)[:300]}")
+            tx.raise_python(type(error), *[arg for arg in error.args if type(arg) in ConstantValue.ATOMS])
+
+    def item_of(self, node: fx.Node, index: int, result: Any) -> fx.Node:
+        """The node of `node[index]`."""
+        item = self.graph.call_function(operator.getitem, (node, index))
+        item.meta["val"] = result
+        item.meta["stack_trace"] = node.meta["stack_trace"]
+        return item
+
+    def stack_trace(self) -> str:
+        """The traced call stack as text, outermost first, as Python prints tracebacks."""
+        lines = []
+        for frame in self.trace.frames:
+            number = frame.line_number()
+            lines.append(f'  File "{frame.code.co_filename}", line {number}, in {frame.code.co_name}')
+            text = linecache.getline(frame.code.co_filename, number).strip()
+            if text:
+                lines.append(f"    {text}")
+        return "\n".join(lines) + "\n"
+
+    # -- finish ---------------------------------------------------------------------------------------------------------------
+    def remove_dead_nodes(self) -> None:
+        """Erase nodes without users and without effects, then unused placeholders."""
+        for node in reversed(self.graph.nodes):
+            if node.users or node.op == "output" or node.meta.get("effect"):
+                continue
+            if node.op == "placeholder":
+                self.inputs.pop(node)
+            self.graph.erase_node(node)
+
+    def mutated_inputs(self) -> list[fx.Node]:
+        """Placeholders whose tensors the graph writes."""
+        return [
+            node for node, version in self.input_versions.items() if tensor_version(node.meta["val"]) != version
+        ]
+
+
+def as_argument(tx: Frame, arg: Any) -> Any:
+    """A value, constant or nest of them as an argument of an fx node."""
+    if isinstance(arg, Value):
+        return arg.as_graph_arg(tx)
+    if isinstance(arg, (list, tuple)):
+        items = [as_argument(tx, item) for item in arg]
+        return type(arg)(*items) if hasattr(arg, "_fields") else type(arg)(items)
+    if isinstance(arg, dict):
+        return {key: as_argument(tx, item) for key, item in arg.items()}
+    if isinstance(arg, slice):
+        return slice(as_argument(tx, arg.start), as_argument(tx, arg.stop), as_argument(tx, arg.step))
+    return arg
+
+
+def fake_of(node: fx.Node) -> Any:
+    """What a node is run with during the trace."""
+    return node.meta["val"]
+
+
+def name_of(target: Any) -> str:
+    """A function's name for messages."""
+    return target if isinstance(target, str) else getattr(target, "__qualname__", None) or str(target)
+
+
+def _nodes_in(args: Any, kwargs: Any) -> list[fx.Node]:
+    found: dict[fx.Node, None] = {}
+    fx.node.map_arg((args, kwargs), lambda node: found.setdefault(node) or node)
+    return list(found)
+
+
+def _version(node: fx.Node) -> int:
+    fake = node.meta["val"]
+    return tensor_version(fake) if isinstance(fake, torch.Tensor) else 0

@@ -1,0 +1,47 @@
+"""Tensors and numbers that the program reads become inputs of the graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from triptych_dynamo.guards.facts import TensorFacts
+from triptych_dynamo.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.frame import Frame
+    from triptych_dynamo.sources import Source
+    from triptych_dynamo.trace.trace import Trace
+    from triptych_dynamo.values.base import Value
+
+
+class Inputs:
+    """Lifts tensors of the program to placeholders, one per object."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._real: dict[TensorValue, torch.Tensor] = {}
+
+    def tensor(self, tx: Frame, obj: torch.Tensor, source: Source | None) -> Value:
+        """The value of a real tensor read at `source` (None: a constant of the program, kept by the compiled code)."""
+        fake = self.trace.shapes.fake_input(obj, source)
+        if source is None:
+            source = self.trace.pin(obj)
+        self.guard(obj, fake, source)
+        node = self.trace.graph.add_input(source, fake)
+        value = TensorValue(node, fake, type(obj), source)
+        self.trace.graph.by_fake[id(fake)] = (fake, value)
+        self._real[value] = obj
+        return value
+
+    def guard(self, obj: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
+        """The facts of a tensor that the trace relies on."""
+        sizes = tuple(size if isinstance(size, int) else None for size in fake.shape)
+        strides = tuple(stride if isinstance(stride, int) else None for stride in fake.stride())
+        facts = TensorFacts(type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides)
+        self.trace.guard("tensor", source, facts)
+
+    def real_tensor(self, value: TensorValue) -> torch.Tensor:
+        """The real tensor behind an input."""
+        return self._real[value]

@@ -1,0 +1,29 @@
+"""Which recorded calls stay in the graph although nothing uses their result: a table of names with effects of their own.
+
+Writes to tensors are found by their version counters during the trace and are not listed here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Functions that draw random numbers (the generator's state is an effect), check, print, or set modes.
+EFFECTFUL: frozenset[str] = frozenset(
+    {
+        *("rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "normal", "bernoulli"),
+        *("multinomial", "poisson", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "rrelu"),
+        *("feature_dropout", "feature_alpha_dropout", "native_dropout", "gumbel_softmax", "fractional_max_pool2d"),
+        *("fractional_max_pool3d", "scaled_dot_product_attention", "batch_norm", "instance_norm"),
+        *("_assert", "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "_check"),
+        *("_set_grad_enabled", "set_grad_enabled", "_enter_autocast", "_exit_autocast"),
+        *("_enter_inference_mode", "_exit_inference_mode", "__setitem__", "setitem", "copy_", "manual_seed"),
+    }
+)
+
+
+def has_effect(target: Any) -> bool:
+    """Whether a call of `target` must not be removed."""
+    if isinstance(target, str):
+        return target in EFFECTFUL or (target.endswith("_") and not target.endswith("__"))
+    name = getattr(target, "__name__", "")
+    return name in EFFECTFUL

@@ -1,0 +1,196 @@
+"""`Trace`: everything that belongs to one attempt at capturing one root frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from triptych_dynamo.guards.facts import Guard
+from triptych_dynamo.interpreter.frame import Frame
+from triptych_dynamo.sources import PinnedSource, Source
+from triptych_dynamo.trace.attributes import TensorAttributes
+from triptych_dynamo.trace.effects import Effects
+from triptych_dynamo.trace.graph import GraphBuilder
+from triptych_dynamo.trace.inputs import Inputs
+from triptych_dynamo.trace.plan import Plan
+from triptych_dynamo.trace.scopes import GlobalScope
+from triptych_dynamo.trace.shapes import Shapes
+from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.registry import find_rule
+from triptych_dynamo.values.mappings import DictValue
+from triptych_dynamo.values.sequences import ListValue, TupleValue
+
+if TYPE_CHECKING:
+    from triptych_dynamo.options import Options
+    from triptych_dynamo.values.base import Value
+    from triptych_dynamo.values.cells import CellValue
+
+_current: ContextVar[Trace | None] = ContextVar("triptych_trace", default=None)
+MAX_DEPTH = 90  # inlined calls; each takes several Python frames of the tracer
+
+
+class Trace:
+    """Graph, guards, effects, symbolic sizes and wrapped objects of one attempt.
+
+    Args:
+        options: what the user asked for.
+        plan: what earlier attempts at this frame learned (where to cut).
+        history: sizes and numbers seen at earlier compiles of the same callable.
+    """
+
+    def __init__(self, options: Options, plan: Plan, shapes: Shapes) -> None:
+        self.options = options
+        self.plan = plan
+        self.shapes = shapes
+        self.graph = GraphBuilder(self)
+        self.effects = Effects()
+        self.inputs = Inputs(self)
+        self.tensor_attributes = TensorAttributes(self)
+        self.guards: dict[Any, Guard] = {}
+        self.frames: list[Frame] = []
+        self.scopes: dict[int, GlobalScope] = {}
+        self.steps = 0  # root instructions run so far
+        self._wrapped: dict[int, tuple[Any, Value]] = {}
+
+    # -- the current trace -----------------------------------------------------------------------------------------------
+    @staticmethod
+    def current() -> Trace | None:
+        """The trace that runs in this context, if any."""
+        return _current.get()
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Make this the current trace."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    # -- guards and wrapping ----------------------------------------------------------------------------------------------
+    def guard(self, kind: str, source: Source | None, value: Any = None) -> None:
+        """Add a guard once. Guards without a source (constants of the trace) are dropped, except the sourceless kinds."""
+        if source is None and kind not in ("mode", "shape", "no_overlap", "python"):
+            return
+        if isinstance(source, PinnedSource) and kind in ("is", "is_weak", "type_is"):
+            return
+        try:
+            key = (kind, source, type(value), value)
+            known = key in self.guards
+        except TypeError:
+            key = (kind, source, type(value), id(value))
+            known = key in self.guards
+        if not known:
+            self.guards[key] = Guard(kind, source, value, self.user_line())
+
+    def wrap(self, tx: Frame, obj: Any, source: Source | None) -> Value:
+        """The one value of `obj`; a second way to the same object is guarded."""
+        if type(obj) in ConstantValue.ATOMS:
+            rule = find_rule(obj)
+            assert rule is not None
+            return rule(tx, obj, source)
+        known = self._wrapped.get(id(obj))
+        if known is not None:
+            self._guard_second_way(known[1], obj, source)
+            return known[1]
+        rule = find_rule(obj)
+        if rule is None:
+            tx.unsupported("call", f"object of type {type(obj).__qualname__}")
+        value = rule(tx, obj, source)
+        self._wrapped[id(obj)] = (obj, value)
+        return value
+
+    def _guard_second_way(self, value: Value, obj: Any, source: Source | None) -> None:
+        if source is None or source == value.source:
+            return
+        if value.source is None or isinstance(value.source, PinnedSource):
+            self.guard("is", source, obj)
+        else:
+            self.guard("same_as", source, value.source)
+
+    def remember(self, obj: Any, value: Value) -> None:
+        """Make `value` the one of `obj` (rules that wrap recursive structures call this before they descend)."""
+        self._wrapped[id(obj)] = (obj, value)
+
+    def source_of(self, obj: Any) -> Source | None:
+        """Where `obj` was read first, if it was."""
+        known = self._wrapped.get(id(obj))
+        return known[1].source if known is not None else None
+
+    def wrapped_values(self) -> list[tuple[Any, Value]]:
+        """Every wrapped object with its value."""
+        return list(self._wrapped.values())
+
+    def make_tuple(self, items: list[Value]) -> Value:
+        """A new tuple value."""
+        return TupleValue(list(items))
+
+    def make_sequence(self, cls: type, items: list[Value]) -> Value:
+        """A new list, tuple, `torch.Size`, named tuple or result tuple of torch."""
+        return ListValue(items) if cls is list else TupleValue(items, cls=cls)
+
+    def make_dict(self, pairs: list[tuple[Value, Value]]) -> Value:
+        """A new dict value."""
+        return DictValue(pairs)
+
+    def pin(self, obj: Any) -> Source:
+        """A source for an object that the compiled code holds on to itself."""
+        return PinnedSource(obj, f"constant_{type(obj).__name__}_{len(self._wrapped)}")
+
+    # -- frames ---------------------------------------------------------------------------------------------------------
+    def scope_of(self, namespace: dict[str, Any]) -> GlobalScope:
+        """The scope of a globals dictionary, one for the whole trace."""
+        scope = self.scopes.get(id(namespace))
+        if scope is None:
+            label = "G" if not self.scopes else f"G({namespace.get('__name__', '?')})"
+            scope = self.scopes[id(namespace)] = GlobalScope(namespace, label)
+        return scope
+
+    def new_frame(
+        self,
+        code: CodeType,
+        namespace: dict[str, Any],
+        local_values: dict[str, Value],
+        cells: dict[str, CellValue],
+        parent: Frame | None,
+    ) -> Frame:
+        """A frame ready to run."""
+        return Frame(self, code, self.scope_of(namespace), local_values, cells, parent)
+
+    def enter_frame(self, frame: Frame) -> None:
+        """A frame starts to run (or a generator resumes)."""
+        if len(self.frames) >= MAX_DEPTH:
+            frame.unsupported("recursion", f"{len(self.frames)} calls deep")
+        self.frames.append(frame)
+
+    def leave_frame(self, frame: Frame) -> None:
+        """A frame stops."""
+        popped = self.frames.pop()
+        assert popped is frame
+
+    def on_root_step(self, frame: Frame) -> None:
+        """Count the root's instructions and stop where the plan cuts."""
+        self.steps += 1
+        self.plan.check(self.steps, frame)
+
+    def handled_exception(self, frame: Frame) -> Value | None:
+        """The exception that the running code handles: the innermost one of this frame or of its callers."""
+        for candidate in reversed(self.frames):
+            if candidate.handled:
+                return candidate.handled[-1]
+        return None
+
+    # -- places in the user's code ---------------------------------------------------------------------------------------
+    def user_line(self) -> str:
+        """'file:line' of what runs now."""
+        if not self.frames:
+            return ""
+        frame = self.frames[-1]
+        return f"{frame.code.co_filename}:{frame.line_number()}"
+
+    def user_stack(self) -> list[str]:
+        """The traced call stack, outermost first."""
+        return [f"{frame.code.co_filename}:{frame.line_number()} in {frame.code.co_qualname}" for frame in self.frames]

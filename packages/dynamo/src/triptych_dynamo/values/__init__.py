@@ -1,0 +1,1 @@
+"""Families of values: what Python objects do under the symbolic interpreter."""

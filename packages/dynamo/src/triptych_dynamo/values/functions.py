@@ -1,0 +1,277 @@
+"""`FunctionValue`: Python functions, read from the program or made in the trace, and bound methods of them.
+
+A call binds the arguments as Python does and runs the body symbolically in a frame of its own (inlining).
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from triptych_dynamo.sources import AttrSource, GlobalSource, ItemSource, PinnedSource
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.binding import bind_arguments
+from triptych_dynamo.values.cells import CellValue
+from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.generators import GeneratorValue
+from triptych_dynamo.values.registry import wraps, wraps_if
+
+if TYPE_CHECKING:
+    from triptych_dynamo.emit.writer import Writer
+    from triptych_dynamo.interpreter.frame import Frame
+    from triptych_dynamo.sources import Source
+
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+
+class FunctionValue(Value):
+    """A Python function.
+
+    Args:
+        code, namespace, name, qualname: as of a function object.
+        defaults, kwdefaults: values of the parameters' defaults.
+        closure: cells of `code.co_freevars`, in order.
+        obj: the real function when there is one.
+    """
+
+    def __init__(
+        self,
+        code: CodeType,
+        namespace: dict[str, Any],
+        *,
+        defaults: list[Value] | None = None,
+        kwdefaults: dict[str, Value] | None = None,
+        closure: list[CellValue] | None = None,
+        obj: FunctionType | None = None,
+        source: Source | None = None,
+    ) -> None:
+        super().__init__(source)
+        self.code = code
+        self.namespace = namespace
+        self.defaults = defaults or []
+        self.kwdefaults = kwdefaults or {}
+        self.closure = closure or []
+        self.obj = obj
+        self.attributes: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        return FunctionType
+
+    def is_constant(self) -> bool:
+        return self.obj is not None
+
+    def as_constant(self) -> Any:
+        return self.obj if self.obj is not None else super().as_constant()
+
+    def truth(self, tx: Frame) -> bool:
+        return True
+
+    def key(self, tx: Frame) -> Any:
+        return self.obj if self.obj is not None else self
+
+    # -- attributes ----------------------------------------------------------------------------------------------------
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
+        special = {
+            "__name__": lambda: ConstantValue(self.obj.__name__ if self.obj else self.code.co_name),
+            "__qualname__": lambda: ConstantValue(self.obj.__qualname__ if self.obj else self.code.co_qualname),
+            "__code__": lambda: ConstantValue(self.code),
+            "__defaults__": lambda: tx.trace.make_tuple(self.defaults) if self.defaults else ConstantValue(None),
+            "__closure__": lambda: tx.trace.make_tuple(list(self.closure)) if self.closure else ConstantValue(None),
+            "__module__": lambda: ConstantValue(self.obj.__module__ if self.obj else self.namespace.get("__name__")),
+            "__doc__": lambda: ConstantValue(self.obj.__doc__ if self.obj else None),
+            "__globals__": lambda: tx.wrap(self.namespace, PinnedSource(self.namespace, "G")),
+            "__class__": lambda: tx.constant(FunctionType),
+        }.get(name)
+        if special is not None:
+            return special()
+        if name == "__get__":
+            return FunctionGet(self)
+        if name == "__call__":
+            return self
+        if self.obj is not None and name in vars(self.obj):
+            source = AttrSource(self.source, name) if self.source is not None else None
+            return tx.wrap(vars(self.obj)[name], source)
+        if self.obj is not None and hasattr(self.obj, name):
+            return tx.constant(getattr(self.obj, name))
+        tx.raise_python(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def set_attr(self, tx: Frame, name: str, value: Value) -> None:
+        self.attributes[name] = value
+        if self.obj is not None:
+            tx.effects.mutated(self)
+
+    def replay(self, cg: Writer) -> None:
+        """Store the attributes that the program set on a real function."""
+        for name, value in self.attributes.items():
+            cg.load(value)
+            cg.load(self)
+            cg.store_attr(name)
+
+    # -- calls ------------------------------------------------------------------------------------------------------------
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        flags = self.code.co_flags
+        if flags & _COROUTINE:
+            return tx.unsupported("async", f"calling {self.code.co_qualname}")
+        local_values = bind_arguments(tx, self, args, kwargs)
+        cells = dict(zip(self.code.co_freevars, self.closure, strict=True))
+        frame = tx.trace.new_frame(self.code, self.namespace, local_values, cells, tx)
+        if flags & inspect.CO_GENERATOR:
+            return GeneratorValue(frame)
+        return frame.run()
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__call__":
+            return self.call(tx, args, kwargs)
+        if name == "__get__":
+            return FunctionGet(self).call(tx, args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
+
+    # -- code after the graph -------------------------------------------------------------------------------------------
+    def reconstruct(self, cg: Writer) -> None:
+        if self.obj is not None:
+            cg.load_object(self.obj)
+            return
+        cg.load_object(FunctionType)
+        cg.load_const(self.code)
+        cg.load_object(self.namespace)
+        cg.load_const(self.code.co_name)
+        _load_tuple(cg, self.defaults)
+        _load_tuple(cg, list(self.closure))
+        cg.call(5)
+        stores: dict[str, Value] = dict(self.attributes)
+        if self.kwdefaults:
+            cg.copy()
+            for key, value in self.kwdefaults.items():
+                cg.load_const(key)
+                cg.load(value)
+            cg.build("MAP", len(self.kwdefaults))
+            cg.swap()
+            cg.store_attr("__kwdefaults__")
+        for name, value in stores.items():
+            cg.copy()
+            cg.load(value)
+            cg.swap()
+            cg.store_attr(name)
+
+    def __repr__(self) -> str:
+        return f"Function({self.code.co_qualname})"
+
+
+def _load_tuple(cg: Writer, items: list[Value]) -> None:
+    if not items:
+        cg.load_const(None)
+        return
+    for item in items:
+        cg.load(item)
+    cg.build("TUPLE", len(items))
+
+
+class FunctionGet(Value):
+    """`function.__get__`, the descriptor protocol of functions."""
+
+    def __init__(self, function: Value) -> None:
+        super().__init__()
+        self.function = function
+
+    def python_type(self) -> type:
+        return type(FunctionType.__get__)
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        owner = args[0]
+        if owner.is_constant() and owner.as_constant() is None:
+            return self.function
+        return MethodValue(self.function, owner)
+
+
+class MethodValue(Value):
+    """A bound method: a function and the object that becomes its first argument."""
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return MethodType
+
+    def truth(self, tx: Frame) -> bool:
+        return True
+
+    def key(self, tx: Frame) -> Any:
+        return ("method", self.function.key(tx), id(self.owner))
+
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__func__":
+            return self.function
+        if name == "__class__":
+            return tx.constant(MethodType)
+        return self.function.get_attr(tx, name)
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.function.call(tx, [self.owner, *args], kwargs)
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__call__":
+            return self.call(tx, args, kwargs)
+        if name == "__eq__" and isinstance(args[0], MethodValue):
+            same = args[0].owner is self.owner and args[0].function is self.function
+            return ConstantValue(same)
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, cg: Writer) -> None:
+        cg.load_object(MethodType)
+        cg.load(self.function)
+        cg.load(self.owner)
+        cg.call(2)
+
+    def __repr__(self) -> str:
+        return f"Method({self.function!r} of {self.owner!r})"
+
+
+def _is_stable(source: Source) -> bool:
+    """Whether the same function object is found there at every call (so that its identity is a cheap guard)."""
+    return isinstance(source.root, PinnedSource) or isinstance(source, GlobalSource)
+
+
+@wraps_if(lambda obj: type(obj) is FunctionType, order=90)
+def wrap_function(tx: Frame, obj: FunctionType, source: Source | None) -> Value:
+    """A Python function of the program.
+
+    One found in a module or class is guarded by identity; one passed in (a closure made anew for each call) by its code,
+    its defaults and its cells.
+    """
+    if source is None or _is_stable(source):
+        tx.guard("is", source, obj)
+        source = PinnedSource(obj, obj.__qualname__) if source is None else source
+    else:
+        tx.guard("type_is", source, FunctionType)
+        tx.guard("is", AttrSource(source, "__code__"), obj.__code__)
+    value = FunctionValue(obj.__code__, obj.__globals__, obj=obj, source=source)
+    tx.trace.remember(obj, value)
+    value.defaults = [
+        tx.wrap(item, ItemSource(AttrSource(source, "__defaults__"), index))
+        for index, item in enumerate(obj.__defaults__ or ())
+    ]
+    value.kwdefaults = {
+        key: tx.wrap(item, ItemSource(AttrSource(source, "__kwdefaults__"), key))
+        for key, item in (obj.__kwdefaults__ or {}).items()
+    }
+    value.closure = [
+        tx.wrap(cell, ItemSource(AttrSource(source, "__closure__"), index))  # type: ignore[misc]
+        for index, cell in enumerate(obj.__closure__ or ())
+    ]
+    return value
+
+
+@wraps(MethodType)
+def wrap_method(tx: Frame, obj: MethodType, source: Source | None) -> Value:
+    """A bound method of the program."""
+    tx.guard("type_is", source, MethodType)
+    function_source = AttrSource(source, "__func__") if source is not None else None
+    owner_source = AttrSource(source, "__self__") if source is not None else None
+    return MethodValue(tx.wrap(obj.__func__, function_source), tx.wrap(obj.__self__, owner_source), source)

@@ -1,0 +1,166 @@
+"""`GeneratorValue`: a generator made in the trace: a suspended frame that is resumed for each value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from triptych_dynamo.errors import TracedException
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.exceptions import make_exception
+
+if TYPE_CHECKING:
+    from triptych_dynamo.emit.writer import Writer
+    from triptych_dynamo.interpreter.frame import Frame
+
+MAX_ITEMS = 100_000  # of one loop over a generator, so that tracing ends
+
+
+class GeneratorValue(Value):
+    """A generator; `frame` runs its body."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__()
+        self.frame = frame
+        self.started = False
+        self.finished = False
+        self.running = False
+        frame.generator = self
+
+    def python_type(self) -> type:
+        return GeneratorType
+
+    def truth(self, tx: Frame) -> bool:
+        return True
+
+    # -- protocol ---------------------------------------------------------------------------------------------------------
+    def resume(self, tx: Frame, sent: Value | None, thrown: Value | None = None) -> Value:
+        """Run to the next yield and give its value; raises the traced StopIteration at the end.
+
+        Args:
+            sent: what the suspended `yield` evaluates to.
+            thrown: an exception to raise there instead.
+        """
+        if self.running:
+            tx.raise_python(ValueError, "generator already executing")
+        if self.finished:
+            if thrown is not None:
+                raise TracedException(thrown)
+            tx.raise_python(StopIteration)
+        if not self.started and sent is not None and not (sent.is_constant() and sent.as_constant() is None):
+            tx.raise_python(TypeError, "can't send non-None value to a just-started generator")
+        frame = self.frame
+        frame.parent = tx
+        self.running = True
+        try:
+            if thrown is not None:
+                frame.throw(thrown, started=self.started)
+            elif self.started:
+                frame.push(sent if sent is not None else ConstantValue(None))
+            self.started = True
+            value = frame.run()
+        except TracedException as error:
+            self.finished = True
+            self._convert_stop(tx, error)
+            raise
+        finally:
+            self.running = False
+        if frame.finished:
+            self.finished = True
+            raise TracedException(make_exception(StopIteration, _stop_arguments(value)))
+        return value
+
+    def _convert_stop(self, tx: Frame, error: TracedException) -> None:
+        """A StopIteration that leaves a generator's body becomes a RuntimeError."""
+        if issubclass(error.value.python_type(), StopIteration):
+            tx.raise_python(RuntimeError, "generator raised StopIteration")
+
+    def next_item(self, tx: Frame) -> Value | None:
+        """The next value, or None at the end."""
+        try:
+            return self.resume(tx, None)
+        except TracedException as error:
+            if self.finished and issubclass(error.value.python_type(), StopIteration):
+                return None
+            raise
+
+    def iterate(self, tx: Frame) -> Iterator[Value]:
+        for _ in range(MAX_ITEMS):
+            item = self.next_item(tx)
+            if item is None:
+                return
+            yield item
+        tx.unsupported("loop", f"more than {MAX_ITEMS} items from a generator")
+
+    def close(self, tx: Frame) -> Value:
+        """`generator.close()`."""
+        if self.finished or not self.started:
+            self.finished = True
+            return ConstantValue(None)
+        try:
+            self.resume(tx, None, make_exception(GeneratorExit, []))
+        except TracedException as error:
+            if issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
+                return ConstantValue(None)
+            raise
+        tx.raise_python(RuntimeError, "generator ignored GeneratorExit")
+
+    # -- attributes and methods -----------------------------------------------------------------------------------------
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        if name in _METHODS:
+            return GeneratorMethod(self, name)
+        if name == "gi_running":
+            return ConstantValue(self.running)
+        return super().get_attr(tx, name)
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__iter__":
+            return self
+        if name == "__next__":
+            return self.resume(tx, None)
+        if name == "send":
+            return self.resume(tx, args[0])
+        if name == "close":
+            return self.close(tx)
+        if name == "throw":
+            return self.resume(tx, None, self._exception_of(tx, args))
+        return super().call_method(tx, name, args, kwargs)
+
+    @staticmethod
+    def _exception_of(tx: Frame, args: list[Value]) -> Value:
+        first = args[1] if len(args) > 1 and not _is_none(args[1]) else args[0]
+        if issubclass(first.python_type(), type):
+            return first.call(tx, [], {})
+        return first
+
+    def reconstruct(self, cg: Writer) -> None:
+        """A generator is suspended bytecode: what is left of it is run now and handed on as an iterator."""
+        cg.cannot_rebuild("generator", "a generator of the traced program")
+
+
+class GeneratorMethod(Value):
+    """`generator.send` and its like."""
+
+    def __init__(self, owner: GeneratorValue, name: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return type(getattr(GeneratorType, self.name))
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.owner.call_method(tx, self.name, args, kwargs)
+
+
+_METHODS = frozenset({"__iter__", "__next__", "send", "throw", "close"})
+
+
+def _stop_arguments(value: Value) -> list[Value]:
+    return [] if _is_none(value) else [value]
+
+
+def _is_none(value: Any) -> bool:
+    return value.is_constant() and value.as_constant() is None
