@@ -30,7 +30,10 @@ def _environment(folder: Path, threads: int) -> dict[str, str]:
 
 
 def run_one(spec: Spec, *, timeout: float = 900.0) -> dict[str, Any]:
-    """Measures `spec` in a fresh process with empty caches. A crash or timeout comes back as a result with `failure`."""
+    """Measures `spec` in a fresh process with empty caches.
+
+    A crash or timeout comes back as a result with `failure`.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         out = folder / "result.json"

@@ -37,8 +37,9 @@ class Spec:
 class Result:
     """What was measured; times in seconds.
 
-    cold_s: importing torch and the compiler, plus the first step. step_s and eager_s: medians of steps taken in turns in
-    this process. error: the worst tensor against float64, eager_error: eager's error there, error_ratio: their quotient.
+    cold_s: importing torch and the compiler, plus the first step. step_s and eager_s: medians of steps taken in turns
+    in this process. error: the worst tensor against float64, eager_error: eager's error there, error_ratio: their
+    quotient.
     """
 
     spec: Spec
@@ -83,7 +84,7 @@ def _timed(step: Callable[[], Any]) -> float:
 
 
 def _take_turns(first: Callable[[], Any], second: Callable[[], Any], seconds: float) -> tuple[list[float], list[float]]:
-    """Runs both in turns (the order changes each round, so that neither always runs with a warm cache) for `seconds`."""
+    """Times both in turns for `seconds`; the order changes each round, so that neither always has the warm cache."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(3):
         first(), second()
@@ -150,9 +151,7 @@ def _compare(result: Result, compiled: Any, model: Any, start: dict[str, Any], b
                 autocast=spec.precision == "bfloat16",
             )
         )
-    truth = accuracy.float64_tensors(
-        spec.model, training=spec.training, batch_size=spec.batch_size, device=spec.device
-    )
+    truth = accuracy.float64_tensors(spec.model, training=spec.training, batch_size=spec.batch_size, device=spec.device)
     epsilon = torch_epsilon(spec.precision)
     error = accuracy.worst_error(found[0], found[1], truth, epsilon=epsilon)
     result.error_tensor, result.error_ratio = error.tensor, error.ratio

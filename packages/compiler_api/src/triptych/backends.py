@@ -1,8 +1,8 @@
 """The backends a user can name, as a table; resolving a name, a callable or nothing to one backend.
 
-A backend is `backend(gm, example_inputs, **kwargs) -> callable`, as `triptych_dynamo` calls it. The rows here are made of
-our own stages; every other name is looked up among those registered with `triptych_dynamo` and the entry points of the
-group `torch_dynamo_backends`, where third parties put theirs.
+A backend is `backend(gm, example_inputs, **kwargs) -> callable`, as `triptych_dynamo` calls it. The rows here are
+made of our own stages; every other name is looked up among those registered with `triptych_dynamo` and the entry
+points of the group `torch_dynamo_backends`, where third parties put theirs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Row:
 
 TABLE: dict[str, Row] = {
     "inductor": Row("triptych.pipelines:inductor", "autograd ahead of time and generated code", tunable=True),
-    "aot_eager": Row("triptych.pipelines:aot_eager", "autograd ahead of time, ATen operators one by one", tags=("debug",)),
+    "aot_eager": Row(
+        "triptych.pipelines:aot_eager", "autograd ahead of time, ATen operators one by one", tags=("debug",)
+    ),
     "eager": Row("triptych.pipelines:eager", "the captured graph, operator by operator", tags=("debug",)),
 }
 
@@ -77,7 +79,10 @@ def set_default_backend(backend: str | Backend | None) -> None:
 
 
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
-    """Names that `backend=` takes, sorted. exclude_tags: leaves out backends with one of these tags; () or None: none."""
+    """Names that `backend=` takes, sorted. exclude_tags: leaves out backends with one of these tags; () or None:
+
+    none.
+    """
     hidden = set(exclude_tags or ())
     ours = {name for name, row in TABLE.items() if not hidden & set(row.tags)}
     others = set(triptych_dynamo.list_backends(exclude_tags=tuple(hidden))) - TABLE.keys()
@@ -91,8 +96,7 @@ def check(backend: str | Backend) -> None:
             return
         known = list_backends(())
         raise InvalidBackendError(
-            f"unknown backend {backend!r}: {suggestion(backend, known)} "
-            "(triptych.compiler.list_backends(()) lists all)"
+            f"unknown backend {backend!r}: {suggestion(backend, known)} (triptych.compiler.list_backends(()) lists all)"
         )
     if not callable(backend):
         raise InvalidBackendError(

@@ -104,7 +104,10 @@ def _optimizer(settings: Settings, report: Report) -> Callable[[Any], Any]:
 
 
 def _as_function(fn: Any) -> Callable[..., Any]:
-    """A Python function that calls `fn`: for callable objects and functions of extension modules, which have no code."""
+    """A Python function that calls `fn`:
+
+    for callable objects and functions of extension modules, which have no code.
+    """
 
     @functools.wraps(fn, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -2,8 +2,8 @@
 
 `twin(model, call)` makes an object of a subclass of `type(model)` whose instance dictionary *is* the model's. So the
 compiled module has the original's parameters, buffers, hooks, mode and attributes, now and after any change to either;
-its `state_dict` has the original's keys; `isinstance` and `type(m).__name__` hold; methods such as `generate` run on the
-twin and so use the compiled call. Calling the original stays eager.
+its `state_dict` has the original's keys; `isinstance` and `type(m).__name__` hold; methods such as `generate` run on
+the twin and so use the compiled call. Calling the original stays eager.
 
 A wrapper module instead would put a prefix before each key and fail `isinstance`; setting a flag on the original would
 compile it for everyone who holds it, the eager run one compares with included.
@@ -86,7 +86,9 @@ def twin(model: nn.Module, call: Callable[..., Any], compile_module: Compile, re
         "_triptych_compile": staticmethod(compile_module),
         ATTRIBUTE: report,
     }
-    cls = types.new_class(original_class.__name__, (_Twin, original_class), exec_body=lambda body: body.update(namespace))
+    cls = types.new_class(
+        original_class.__name__, (_Twin, original_class), exec_body=lambda body: body.update(namespace)
+    )
     made = object.__new__(cls)
     made.__dict__ = model.__dict__
     _copy_slots(model, made)

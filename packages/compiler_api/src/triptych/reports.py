@@ -14,8 +14,9 @@ class CompiledStage:
     """One graph that the code generator compiled.
 
     role: "forward", "backward" or "inference". graph: index of the captured graph it belongs to. operations: number of
-    call nodes. kernels: names of the generated kernels. fallbacks: operators that run as torch's own kernels because they
-    have no lowering, with their number. source: the generated program. failure: why it runs eagerly instead, or "".
+    call nodes. kernels: names of the generated kernels. fallbacks: operators that run as torch's own kernels because
+    they have no lowering, with their number. source: the generated program. failure: why it runs eagerly instead, or
+    "".
     """
 
     role: str

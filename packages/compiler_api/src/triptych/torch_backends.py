@@ -17,7 +17,10 @@ from triptych.settings import Backend, Settings
 
 
 def triptych(gm: GraphModule, example_inputs: Sequence[Any], **keywords: Any) -> Callable[..., Any]:
-    """The whole back end: autograd ahead of time and generated code. keywords: `mode` or `options`, as for `compile`."""
+    """The whole back end: autograd ahead of time and generated code. keywords:
+
+    `mode` or `options`, as for `compile`.
+    """
     return _compile(pipelines.inductor, "triptych", gm, example_inputs, keywords)
 
 
