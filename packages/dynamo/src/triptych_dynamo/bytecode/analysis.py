@@ -59,7 +59,7 @@ def reads(instruction: Instruction) -> str | None:
 
 
 def live_variables(instructions: Sequence[Instruction]) -> dict[Instruction, frozenset[str]]:
-    """Per instruction the locals, cells and free variables that may be read at it or after it, before being overwritten."""
+    """Per instruction the locals, cells and free variables that may be read at or after it, before a store."""
     names: dict[str, int] = {}
     gen, kill = [0] * len(instructions), [0] * len(instructions)
     for index, instruction in enumerate(instructions):

@@ -321,11 +321,11 @@ def assemble(instructions: Sequence[Instruction], template: CodeType, **changes:
     """A code object with these instructions; everything else is the template's, but for `changes`.
 
     Args:
-        instructions: as `decode` gives them; also `JUMP` (either direction). They are not altered. Jumps of any distance and
-            direction are written as the version needs; names and constants are collected anew.
+        instructions: as `decode` gives them; also `JUMP` (either direction). They are not altered. Jumps of any
+            distance and direction are written as the version needs; names and constants are collected anew.
         template: gives name, file, parameters, flags, variables.
-        changes: fields of the code object (`co_name`, `co_argcount`, `co_varnames`, `co_freevars`, `co_flags` ...). Locals that
-            instructions name and `co_varnames` lacks are added to it.
+        changes: fields of the code object (`co_name`, `co_argcount`, `co_varnames`, `co_freevars`, `co_flags` ...).
+            Locals that instructions name and `co_varnames` lacks are added to it.
 
     Raises:
         AssemblyError: unknown variable, operand, instruction, or a jump out of the code.

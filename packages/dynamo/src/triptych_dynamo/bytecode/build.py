@@ -23,7 +23,7 @@ def one(opname: str, argval: Any = None, arg: int | None = None, flags: int = 0)
     return Instruction(opname, arg, arg if argval is None else argval, flags)
 
 
-# -- variables ------------------------------------------------------------------------------------------------------
+# -- variables -------------------------------------------------------------------------------------------------------
 def load_fast(name: str) -> Code:
     """`-> value` of a local (UnboundLocalError when it is not set)."""
     return [one("LOAD_FAST_CHECK" if "LOAD_FAST_CHECK" in OPCODES else "LOAD_FAST", name)]
@@ -45,8 +45,8 @@ def delete_fast(name: str) -> Code:
 
 
 def load_const(value: Any) -> Code:
-    """`-> value`. Any object will do, but code objects are not seen by the garbage collector: pass what may lead back to
-    the code through a cell instead."""
+    """`-> value`. Any object will do, but the garbage collector does not see into code objects: pass what may lead back
+    to the code through a cell instead."""
     return [Instruction("LOAD_CONST", None, value)]
 
 
@@ -116,7 +116,7 @@ def delete_subscr() -> Code:
     return [one("DELETE_SUBSCR")]
 
 
-# -- building ---------------------------------------------------------------------------------------------------------
+# -- building --------------------------------------------------------------------------------------------------------
 def build(kind: str, count: int) -> Code:
     """`v1 ... vn -> container`; kind is TUPLE, LIST, SET, STRING, SLICE (2 or 3), or MAP (n pairs `k1 v1 ...`)."""
     return [one(f"BUILD_{kind}", arg=count)]
@@ -149,7 +149,7 @@ def list_to_tuple() -> Code:
     return [one("CALL_INTRINSIC_1", "INTRINSIC_LIST_TO_TUPLE")]
 
 
-# -- operators ----------------------------------------------------------------------------------------------------------
+# -- operators -------------------------------------------------------------------------------------------------------
 def binary(text: str) -> Code:
     """`a b -> a text b`; `text` is an operator such as `+`, or its in-place form `+=`."""
     if text not in BINARY_NAMES:
@@ -202,7 +202,7 @@ def to_bool() -> Code:
     return [one("TO_BOOL")] if FACTS.branch_needs_bool else []
 
 
-# -- stack ------------------------------------------------------------------------------------------------------------
+# -- stack -----------------------------------------------------------------------------------------------------------
 def pop(count: int = 1) -> Code:
     """`v1 ... vn ->`."""
     return [one("POP_TOP") for _ in range(count)]
@@ -223,7 +223,7 @@ def rotate(depth: int) -> Code:
     return [row for position in range(depth, 1, -1) for row in swap(position)]
 
 
-# -- control ------------------------------------------------------------------------------------------------------------
+# -- control ---------------------------------------------------------------------------------------------------------
 def jump(target: Instruction) -> Code:
     """`->`; either direction."""
     return [Instruction("JUMP", target=target)]
@@ -257,7 +257,7 @@ def get_iter() -> Code:
     return [one("GET_ITER")]
 
 
-# -- calls --------------------------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------------------------
 def _null_under(count: int) -> Code:
     """Put the NULL where a call wants it, `callable` being below `count` operands."""
     depth = count + (2 if FACTS.null_first else 1)
@@ -295,7 +295,7 @@ def make_function(code: CodeType, closure: bool = False) -> Code:
 
 
 def prologue(cells: Sequence[str] = (), free_count: int = 0) -> Code:
-    """What a function's code starts with: free variables copied in, cells made (from parameters of the name), RESUME."""
+    """What a function's code starts with: free variables copied in, cells made (of parameters too), RESUME."""
     copied = [one("COPY_FREE_VARS", arg=free_count)] if free_count else []
     return [*copied, *(one("MAKE_CELL", name) for name in cells), one("RESUME", arg=0)]
 

@@ -37,7 +37,7 @@ class _Layout:
         total = code.co_nlocals + len(code.co_freevars)
         total += sum(name not in code.co_varnames for name in code.co_cellvars)
         self.names = [code._varname_from_oparg(index) for index in range(total)]  # type: ignore[attr-defined]
-        # Slots that hold a cell for the whole run: a local which an inlined comprehension makes a cell for a while is not.
+        # Slots that hold a cell all the time: a local which an inlined comprehension makes a cell for a while is none.
         parameters = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         self.cells = set(range(code.co_nlocals, total))
         self.cells.update(index for index in range(parameters) if self.names[index] in code.co_cellvars)
@@ -83,8 +83,8 @@ def _expand(code: CodeType, layout: _Layout, opname: str, arg: int | None) -> li
 def decode(code: CodeType) -> list[Instruction]:
     """The instructions of `code`, operands, jumps and exception ranges resolved.
 
-    Inline caches and EXTENDED_ARG are gone; fused pairs are split; `POP_JUMP_FORWARD_IF_x` / `POP_JUMP_BACKWARD_IF_x` (3.11) are
-    `POP_JUMP_IF_x`; loading a cell object is `LOAD_CLOSURE` on every version. `assemble` undoes all that.
+    Inline caches and EXTENDED_ARG are gone; fused pairs are split; `POP_JUMP_FORWARD_IF_x` / `POP_JUMP_BACKWARD_IF_x`
+    (3.11) are `POP_JUMP_IF_x`; loading a cell object is `LOAD_CLOSURE` on every version. `assemble` undoes all that.
     """
     raw = code.co_code
     positions = list(code.co_positions())

@@ -1,4 +1,4 @@
-"""`co_exceptiontable`: entries of (start, end, target, depth, lasti) in code units, as six-bit variable-length numbers."""
+"""`co_exceptiontable`: entries of (start, end, target, depth, lasti) in code units, as six-bit varints."""
 
 from __future__ import annotations
 

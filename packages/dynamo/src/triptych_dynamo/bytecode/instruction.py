@@ -1,7 +1,7 @@
 """The unit that every other module here works on: one bytecode instruction whose operands are resolved.
 
-Instructions refer to each other (jump targets, exception handlers) by object, not by offset, so lists of them can be cut,
-copied and joined freely; `assemble` turns them back into code.
+Instructions refer to each other (jump targets, exception handlers) by object, not by offset, so lists of them can be
+cut, copied and joined freely; `assemble` turns them back into code.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 class ExceptionRange:
     """Where an exception raised by an instruction goes: `target` starts with the stack cut to `depth`.
 
-    With `lasti` the offset of the raising instruction is pushed first; the exception itself is always pushed. Instructions
-    are in the range when their `handler` is this object.
+    With `lasti` the offset of the raising instruction is pushed first; the exception itself is always pushed.
+    Instructions are in the range when their `handler` is this object.
     """
 
     target: Instruction
@@ -28,11 +28,11 @@ class ExceptionRange:
 class Instruction:
     """One instruction; equality and hash are identity.
 
-    `argval` is the operand that the instruction means: a name, a constant, an operator's text, the name of a variable, the
-    jump target is in `target`. `arg` is its raw number: it counts on the way back only for instructions whose operand is a
-    plain number (`has_plain_arg`). `flags` are the low bits which some operands share with an index (`LOAD_GLOBAL`: 1 pushes
-    NULL too, `LOAD_ATTR` from 3.12: 1 is a method load, `LOAD_SUPER_ATTR`: 1 method and 2 two-argument form, `COMPARE_OP`).
-    `position` is (line, end line, column, end column), `offset` that of the original.
+    `argval` is the operand that the instruction means: a name, a constant, an operator's text, a variable's name; the jump
+    target is in `target`. `arg` is its raw number: it counts on the way back only for instructions whose operand is a
+    plain number (`has_plain_arg`). `flags` are the low bits which some operands share with an index (`LOAD_GLOBAL`: 1
+    pushes NULL too; `LOAD_ATTR` from 3.12: 1 is a method load; `LOAD_SUPER_ATTR`: 1 method, 2 two-argument form;
+    `COMPARE_OP`). `position` is (line, end line, column, end column), `offset` that of the original.
     """
 
     opname: str

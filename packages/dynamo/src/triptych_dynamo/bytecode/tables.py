@@ -1,7 +1,7 @@
 """Facts about the running interpreter's instruction set, one row a version.
 
-What differs between CPython 3.11, 3.12 and 3.13 is data here, so that nothing else tests the version. What the interpreter
-itself says (`opcode`, `dis`) is read from it.
+What differs between CPython 3.11, 3.12 and 3.13 is data here, so that nothing else tests the version. What the
+interpreter itself says (`opcode`, `dis`) is read from it.
 """
 
 from __future__ import annotations
