@@ -5,22 +5,22 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 import triptych_dynamo
 from torch import nn
 
 from triptych import backends, modules, support
 from triptych.reports import ATTRIBUTE, Report
-from triptych.settings import Backend, Settings
+from triptych.settings import Backend, Keywords, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @overload
-def compile(model: F, **settings: Any) -> F: ...
+def compile(model: F, **settings: Unpack[Keywords]) -> F: ...
 @overload
-def compile(model: None = None, **settings: Any) -> Callable[[F], F]: ...
+def compile(model: None = None, **settings: Unpack[Keywords]) -> Callable[[F], F]: ...
 def compile(
     model: Any = None,
     *,

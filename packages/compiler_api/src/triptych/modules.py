@@ -89,7 +89,7 @@ def twin(model: nn.Module, call: Callable[..., Any], compile_module: Compile, re
     cls = types.new_class(
         original_class.__name__, (_Twin, original_class), exec_body=lambda body: body.update(namespace)
     )
-    made = object.__new__(cls)
+    made: nn.Module = object.__new__(cls)
     made.__dict__ = model.__dict__
     _copy_slots(model, made)
     return made

@@ -118,6 +118,7 @@ class _Generator:
     def run(self, role: str, index: int, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles one graph. role, index: what it is called in the report."""
         start, stage = time.perf_counter(), CompiledStage(role, index, _operations(gm))
+        facts: dict[str, Any]
         try:
             made = triptych_inductor.compile(gm, example_inputs, options=self._options)
         except triptych_inductor.CompilerNotFound as error:

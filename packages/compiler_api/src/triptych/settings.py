@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from triptych.errors import InvalidOptionError, suggestion
 
 ON_ERROR = ("raise", "eager")
 
 Backend = Callable[..., Callable[..., Any]]
+
+
+class Keywords(TypedDict, total=False):
+    """The keyword arguments of `compile`, for type checkers."""
+
+    fullgraph: bool
+    dynamic: bool | None
+    backend: str | Backend | None
+    mode: str | None
+    options: Mapping[str, Any] | None
+    disable: bool
+    name: str | None
+    recompile_limit: int | None
+    on_error: str
 
 
 @dataclasses.dataclass(frozen=True)
