@@ -7,6 +7,7 @@ round differently from eager, and either may be the nearer one.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +105,6 @@ def worst_error(compiled: Tensors, eager: Tensors, truth: Tensors, *, epsilon: f
             scale = 1.0
         wrong, plain = ((t.double() - truth[key].double()).norm().item() / scale for t in (got, value))
         ratio = wrong / max(plain, epsilon * _FLOOR[key.split(".")[0]])
-        if not ratio <= worst.ratio:
+        if not ratio <= worst.ratio and not math.isnan(worst.ratio):
             worst = Error(key, wrong, plain, ratio)
     return worst
