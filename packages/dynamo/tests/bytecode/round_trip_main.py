@@ -42,7 +42,7 @@ def differences(code):
     found = []
     if plain(before) != plain(decode(again)):
         found.append("instructions")
-    if len(again.co_code) == len(code.co_code):  # else the order of constants took or gave an EXTENDED_ARG
+    if again.co_code == code.co_code:  # else constants or names have another order, which may take an EXTENDED_ARG
         if list(again.co_positions()) != list(code.co_positions()):
             found.append("positions")
         if again.co_exceptiontable != code.co_exceptiontable:
