@@ -18,7 +18,7 @@ from typing import Any
 class Source:
     """One step of a read path. `base` is the step before, or None at a root."""
 
-    base: Source | None = None
+    base: Source | None  # a class attribute on roots, a field on the rest (a default here would become the fields' default)
 
     def path(self) -> Iterator[Source]:
         """This source and every one before it, root first."""
@@ -36,6 +36,7 @@ class Source:
 class LocalSource(Source):
     """Parameter `name` of the compiled frame."""
 
+    base = None
     name: str
 
     def __str__(self) -> str:
@@ -46,6 +47,7 @@ class LocalSource(Source):
 class CellSource(Source):
     """The cell object of free variable `name` of the compiled function (its content is `ContentSource`)."""
 
+    base = None
     name: str
 
     def __str__(self) -> str:
@@ -59,6 +61,7 @@ class PinnedSource(Source):
     `weak` says whether it is held weakly; equality is identity of the object held.
     """
 
+    base = None
     value: Any
     label: str
     weak: bool = False
