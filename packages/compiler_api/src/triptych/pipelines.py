@@ -40,16 +40,14 @@ def code_options(settings: Settings) -> triptych_inductor.Options:
 
 def _make_options(given: Mapping[str, Any]) -> triptych_inductor.Options:
     known = triptych_inductor.list_options()
-    chosen = {}
-    for key, value in given.items():
+    for key in given:
         name = str(key).replace("-", "_")
         if name not in known:
             raise InvalidOptionError(f"unknown option {key!r}: {suggestion(name, known)}")
-        chosen[name] = value
     try:
-        return triptych_inductor.Options(**chosen)
-    except (TypeError, ValueError) as error:
-        raise InvalidOptionError(f"options: {error}") from error
+        return triptych_inductor.Options.make(given)
+    except triptych_inductor.OptionsError as error:
+        raise InvalidOptionError(str(error)) from error
 
 
 def eager(settings: Settings, report: Report) -> Backend:

@@ -9,7 +9,7 @@ import sysconfig
 from triptych.errors import UnsupportedVersionError
 
 OLDEST_PYTHON = (3, 11)
-NEWEST_PYTHON = (3, 14)
+NEWEST_PYTHON = (3, 13)
 DISABLING_VARIABLES = ("TRIPTYCH_DISABLE", "TORCH_COMPILE_DISABLE")
 
 
