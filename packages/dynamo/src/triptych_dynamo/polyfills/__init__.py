@@ -1,0 +1,61 @@
+"""Python models of functions that CPython writes in C, and the table that says which stands for which.
+
+The interpreter inlines the model where the original is called. Every model is compared with its original by property tests.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import functools
+import heapq
+import itertools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from triptych_dynamo.polyfills import containers, heaps, iteration, reductions
+
+MODELS: dict[Any, Callable[..., Any]] = {
+    itertools.chain: iteration.chain,
+    itertools.islice: iteration.islice,
+    itertools.repeat: iteration.repeat,
+    itertools.count: iteration.count,
+    itertools.cycle: iteration.cycle,
+    itertools.product: iteration.product,
+    itertools.accumulate: iteration.accumulate,
+    itertools.takewhile: iteration.takewhile,
+    itertools.dropwhile: iteration.dropwhile,
+    itertools.filterfalse: iteration.filterfalse,
+    itertools.starmap: iteration.starmap,
+    itertools.compress: iteration.compress,
+    itertools.zip_longest: iteration.zip_longest,
+    itertools.pairwise: iteration.pairwise,
+    itertools.combinations: iteration.combinations,
+    itertools.combinations_with_replacement: iteration.combinations_with_replacement,
+    itertools.permutations: iteration.permutations,
+    itertools.groupby: iteration.groupby,
+    itertools.tee: iteration.tee,
+    any: reductions.any_,
+    all: reductions.all_,
+    functools.reduce: reductions.reduce,
+    math.prod: reductions.prod,
+    operator.countOf: reductions.count_of,
+    operator.indexOf: reductions.index_of,
+    operator.attrgetter: reductions.attrgetter,
+    operator.itemgetter: reductions.itemgetter,
+    operator.methodcaller: reductions.methodcaller,
+    collections._count_elements: containers.count_elements,  # type: ignore[attr-defined]
+    heapq.heappush: heaps.heappush,
+    heapq.heappop: heaps.heappop,
+    heapq.heapreplace: heaps.heapreplace,
+    heapq.heappushpop: heaps.heappushpop,
+    heapq.heapify: heaps.heapify,
+    bisect.bisect_left: heaps.bisect_left,
+    bisect.bisect_right: heaps.bisect_right,
+    bisect.insort_left: heaps.insort_left,
+    bisect.insort_right: heaps.insort_right,
+}
+if hasattr(itertools, "batched"):
+    MODELS[itertools.batched] = iteration.batched

@@ -1,0 +1,159 @@
+"""Python models of builtins and of functions of `functools`, `operator` and `math` that consume iterables.
+
+In: the arguments of the original. Out: the same result, by the same order of comparisons and additions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+_ABSENT = object()
+
+
+def any_(iterable: Iterable[Any]) -> bool:
+    """`any`."""
+    for item in iterable:
+        if item:
+            return True
+    return False
+
+
+def all_(iterable: Iterable[Any]) -> bool:
+    """`all`."""
+    for item in iterable:
+        if not item:
+            return False
+    return True
+
+
+def sum_(iterable: Iterable[Any], /, start: Any = 0) -> Any:
+    """`sum`."""
+    if isinstance(start, str):
+        raise TypeError("sum() can't sum strings [use ''.join(seq) instead]")
+    total = start
+    for item in iterable:
+        total = total + item
+    return total
+
+
+def min_(*args: Any, key: Callable[[Any], Any] | None = None, default: Any = _ABSENT) -> Any:
+    """`min`."""
+    candidates = args[0] if len(args) == 1 else args
+    best: Any = _ABSENT
+    best_key: Any = None
+    for item in candidates:
+        found = item if key is None else key(item)
+        if best is _ABSENT or found < best_key:
+            best, best_key = item, found
+    if best is not _ABSENT:
+        return best
+    if default is _ABSENT:
+        raise ValueError("min() iterable argument is empty")
+    return default
+
+
+def max_(*args: Any, key: Callable[[Any], Any] | None = None, default: Any = _ABSENT) -> Any:
+    """`max`."""
+    candidates = args[0] if len(args) == 1 else args
+    best: Any = _ABSENT
+    best_key: Any = None
+    for item in candidates:
+        found = item if key is None else key(item)
+        if best is _ABSENT or found > best_key:
+            best, best_key = item, found
+    if best is not _ABSENT:
+        return best
+    if default is _ABSENT:
+        raise ValueError("max() iterable argument is empty")
+    return default
+
+
+def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _ABSENT, /) -> Any:
+    """`functools.reduce`."""
+    iterator = iter(iterable)
+    total = initial
+    if initial is _ABSENT:
+        try:
+            total = next(iterator)
+        except StopIteration:
+            raise TypeError("reduce() of empty iterable with no initial value") from None
+    for item in iterator:
+        total = function(total, item)
+    return total
+
+
+def prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
+    """`math.prod`."""
+    total = start
+    for item in iterable:
+        total = total * item
+    return total
+
+
+def count_of(sequence: Iterable[Any], wanted: Any) -> int:
+    """`operator.countOf`, `list.count`, `tuple.count`."""
+    found = 0
+    for item in sequence:
+        if item is wanted or item == wanted:
+            found += 1
+    return found
+
+
+def index_of(sequence: Iterable[Any], wanted: Any) -> int:
+    """`operator.indexOf`."""
+    index = 0
+    for item in sequence:
+        if item is wanted or item == wanted:
+            return index
+        index += 1
+    raise ValueError("sequence.index(x): x not in sequence")
+
+
+def contains(iterable: Iterable[Any], wanted: Any) -> bool:
+    """`wanted in iterable` by iteration."""
+    for item in iterable:
+        if item is wanted or item == wanted:
+            return True
+    return False
+
+
+def divmod_(left: Any, right: Any) -> tuple[Any, Any]:
+    """`divmod` of numbers that are not constants."""
+    return (left // right, left % right)
+
+
+def attrgetter(*names: str) -> Callable[[Any], Any]:
+    """`operator.attrgetter`."""
+
+    def resolve(obj: Any, path: str) -> Any:
+        for name in path.split("."):
+            obj = getattr(obj, name)
+        return obj
+
+    def get(obj: Any) -> Any:
+        if len(names) == 1:
+            return resolve(obj, names[0])
+        return tuple([resolve(obj, name) for name in names])
+
+    return get
+
+
+def itemgetter(*keys: Any) -> Callable[[Any], Any]:
+    """`operator.itemgetter`."""
+
+    def get(obj: Any) -> Any:
+        if len(keys) == 1:
+            return obj[keys[0]]
+        return tuple([obj[key] for key in keys])
+
+    return get
+
+
+def methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    """`operator.methodcaller`."""
+
+    def call(obj: Any) -> Any:
+        return getattr(obj, name)(*args, **kwargs)
+
+    return call

@@ -1,0 +1,150 @@
+"""The attribute protocol: lookup of a name in a class and binding of what was found to an object.
+
+In: a value and a name. Out: the bound value. Functions of the program's classes are guarded at the class that defines them, once
+for all instances; those of torch and of the standard library are taken as given.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import (
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any
+
+from triptych_dynamo.sources import AttrSource, PinnedSource, Source
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.functions import MethodValue
+
+if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.frame import Frame
+
+C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
+ABSENT = object()
+_TRUSTED = frozenset({"torch", "builtins", *sys.stdlib_module_names})
+
+
+def lookup(cls: type, name: str) -> tuple[type, Any]:
+    """The class of `cls.__mro__` that defines `name` and what its dictionary holds; (cls, ABSENT) when none does."""
+    for base in type.__getattribute__(cls, "__mro__"):
+        found = type.__getattribute__(base, "__dict__").get(name, ABSENT)
+        if found is not ABSENT:
+            return base, found
+    return cls, ABSENT
+
+
+def defines(cls: type, name: str) -> Any:
+    """What `name` is in the class, unbound; ABSENT when it has none."""
+    return lookup(cls, name)[1]
+
+
+def is_data_descriptor(raw: Any) -> bool:
+    """Whether `raw` in a class goes before the instance dictionary."""
+    return hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__")
+
+
+def is_trusted(cls: type) -> bool:
+    """Whether the class's own code is taken as given (torch, the standard library)."""
+    return is_trusted_name(getattr(cls, "__module__", None) or "")
+
+
+def is_trusted_name(module: str) -> bool:
+    """Whether functions of the module of this name are taken as given."""
+    return module.partition(".")[0] in _TRUSTED
+
+
+def class_source(owner: type, name: str, raw: Any) -> Source | None:
+    """Where the attribute of a class is read again; None for code that is taken as given."""
+    if isinstance(raw, (FunctionType, staticmethod, classmethod, property, *C_METHODS)) and is_trusted(owner):
+        return None
+    source = AttrSource(PinnedSource(owner, owner.__qualname__), name)
+    return AttrSource(source, "__func__") if isinstance(raw, classmethod) else source
+
+
+def class_attribute(tx: Frame, value: Value, name: str) -> Value:
+    """`value.name` for an object whose only attributes are those of its class; the traced AttributeError when absent."""
+    cls = value.python_type()
+    owner, raw = lookup(cls, name)
+    if raw is ABSENT:
+        return tx.raise_python(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+    return bind(tx, value, owner, raw, name)
+
+
+def bind(tx: Frame, value: Value, owner: type, raw: Any, name: str) -> Value:
+    """What `value.name` gives when `raw` was found in the dictionary of `owner`, a base of the value's class."""
+    source = class_source(owner, name, raw)
+    if isinstance(raw, FunctionType):
+        return MethodValue(tx.wrap(raw, source), value)
+    if isinstance(raw, staticmethod):
+        return tx.wrap(raw.__func__, source)
+    if isinstance(raw, classmethod):
+        return MethodValue(tx.wrap(raw.__func__, source), tx.wrap(value.python_type(), None))
+    if isinstance(raw, property):
+        return call_property(tx, value, raw, source, name)
+    if isinstance(raw, functools.cached_property):
+        return cached_property(tx, value, raw)
+    if isinstance(raw, C_METHODS):
+        return MethodValue(tx.wrap(raw, None), value)
+    if isinstance(raw, ClassMethodDescriptorType):
+        return MethodValue(tx.wrap(raw, None), tx.wrap(value.python_type(), None))
+    if isinstance(raw, (MemberDescriptorType, GetSetDescriptorType)):
+        return read_c_attribute(tx, value, raw, name)
+    found = tx.wrap(raw, source)
+    if hasattr(type(raw), "__get__") and not isinstance(raw, type):
+        return call_descriptor(tx, found, "__get__", [value, tx.wrap(value.python_type(), None)])
+    return found
+
+
+def call_property(tx: Frame, value: Value, raw: property, source: Source | None, name: str) -> Value:
+    """Run the getter of a property."""
+    if raw.fget is None:
+        return tx.raise_python(AttributeError, f"property '{name}' of '{value.python_type().__name__}' object has no getter")
+    getter = tx.wrap(raw.fget, AttrSource(source, "fget") if source is not None else None)
+    return tx.call(getter, [value], {})
+
+
+def cached_property(tx: Frame, value: Value, raw: functools.cached_property[Any]) -> Value:
+    """Run the function and keep the result in the instance dictionary."""
+    result = tx.call(tx.wrap(raw.func, None), [value], {})
+    store = getattr(value, "store_field", None)
+    if store is None or raw.attrname is None:
+        return tx.unsupported("attribute", f"cached property of {value!r}")
+    store(tx, raw.attrname, result)
+    return result
+
+
+def call_descriptor(tx: Frame, descriptor: Value, method: str, args: list[Value]) -> Value:
+    """`type(descriptor).method(descriptor, *args)`, for descriptors written in Python."""
+    function = defines(descriptor.python_type(), method)
+    if not isinstance(function, FunctionType):
+        return tx.unsupported("attribute", f"descriptor of type {descriptor.python_type().__name__}")
+    return tx.call(tx.wrap(function, None), [descriptor, *args], {})
+
+
+def read_c_attribute(tx: Frame, value: Value, raw: Any, name: str) -> Value:
+    """A slot, or an attribute computed by C: each family says how it is read."""
+    reader = getattr(value, "read_slot", None)
+    if reader is None:
+        return tx.unsupported("attribute", f"attribute {name!r} of {value!r}")
+    return reader(tx, raw, name)  # type: ignore[no-any-return]
+
+
+def call_builtin_method(
+    tx: Frame, owner: Value, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    """`cls.name(owner, *args, **kwargs)` where `cls.name` is written in C and `owner` is an instance of `cls`."""
+    handler = getattr(owner, "call_c_method", None)
+    if handler is not None:
+        return handler(tx, cls, name, args, kwargs)  # type: ignore[no-any-return]
+    if cls is object and name == "__getattribute__":
+        return owner.get_attr(tx, args[0].as_constant())
+    if cls is object and name == "__setattr__":
+        owner.set_attr(tx, args[0].as_constant(), args[1])
+        return tx.constant(None)
+    return owner.call_method(tx, name, args, kwargs)

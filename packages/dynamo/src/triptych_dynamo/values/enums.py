@@ -1,0 +1,94 @@
+"""Members of enumerations and objects that never change: constants of the trace with methods."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from triptych_dynamo.sources import Source
+from triptych_dynamo.values import attributes
+from triptych_dynamo.values.attributes import ABSENT, lookup
+from triptych_dynamo.values.base import NotConstant, Value
+from triptych_dynamo.values.builtin_functions import call_pure
+from triptych_dynamo.values.classes import ClassValue, StaticObjectValue
+from triptych_dynamo.values.common import fold
+from triptych_dynamo.values.pure import is_frozen
+from triptych_dynamo.values.registry import wraps_if
+
+if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.frame import Frame
+
+
+class EnumValue(StaticObjectValue):
+    """A member of an enumeration."""
+
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        if name in ("name", "value", "_name_", "_value_"):
+            return tx.wrap(getattr(self.obj, name), None)
+        owner, raw = lookup(type(self.obj), name)
+        if isinstance(raw, (FunctionType, classmethod)) or (isinstance(raw, property) and owner is not enum.Enum):
+            return attributes.bind(tx, self, owner, raw, name)
+        return super().get_attr(tx, name)
+
+    def as_graph_arg(self, tx: Frame) -> Any:
+        return int(self.obj) if isinstance(self.obj, int) else self.obj
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        owner, raw = lookup(type(self.obj), name)
+        if isinstance(raw, FunctionType) and not attributes.is_trusted(owner):
+            return tx.call(attributes.bind(tx, self, owner, raw, name), args, kwargs)
+        if raw is ABSENT:
+            return tx.raise_python(AttributeError, f"'{type(self.obj).__name__}' object has no attribute '{name}'")
+        try:
+            plain = [arg.as_constant() for arg in args]
+        except NotConstant:
+            return tx.constant(NotImplemented)
+        return fold(tx, getattr(self.obj, name), plain)
+
+
+class EnumClassValue(ClassValue):
+    """An enumeration class: calling, indexing and iterating it gives members, all known."""
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return call_pure(tx, self.cls, args, kwargs)
+
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        member = self.cls.__members__.get(name)  # type: ignore[attr-defined]
+        return super().get_attr(tx, name) if member is None else tx.wrap(member, None)
+
+    def iterate(self, tx: Frame) -> Iterator[Value]:
+        return (tx.wrap(member, None) for member in self.cls)  # type: ignore[attr-defined]
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__getitem__":
+            return fold(tx, self.cls.__getitem__, [args[0].as_constant()])  # type: ignore[attr-defined]
+        if name == "__len__":
+            return tx.constant(len(self.cls))  # type: ignore[arg-type]
+        if name == "__contains__":
+            return call_pure(tx, type(self.cls).__contains__, [self, *args], {})
+        if name == "__iter__":
+            return tx.call(tx.wrap(iter, None), [tx.constant(tuple(self.cls))])  # type: ignore[call-overload]
+        return super().call_method(tx, name, args, kwargs)
+
+
+@wraps_if(lambda obj: isinstance(obj, enum.EnumMeta), order=12)
+def wrap_enum_class(tx: Frame, obj: type, source: Source | None) -> Value:
+    """An enumeration class."""
+    tx.guard("is", source, obj)
+    return EnumClassValue(obj, source)
+
+
+@wraps_if(lambda obj: isinstance(obj, enum.Enum), order=13)
+def wrap_enum_member(tx: Frame, obj: enum.Enum, source: Source | None) -> Value:
+    """A member of an enumeration: guarded by identity."""
+    tx.guard("is", source, obj)
+    return EnumValue(obj, source)
+
+
+@wraps_if(is_frozen, order=14)
+def wrap_frozen(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """An object that never changes; equal ones are interchangeable where the type compares by value."""
+    tx.guard("is", source, obj)
+    return StaticObjectValue(obj, source)

@@ -1,0 +1,270 @@
+"""Operators: which method of which operand answers `a + b`, `a < b`, `-a`, `a in b`, `a[b]` and their relatives.
+
+In: values. Out: the value of the expression, or the traced exception. Constants are folded; expressions with a tensor or a
+symbolic number among their operands become one graph node; all else goes through the operands' own methods by the rules of
+Python's data model (in-place first, a subclass's reflected method first, `NotImplemented` passes on).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from triptych_dynamo.polyfills import reductions
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.common import fold, index_of, is_not_implemented, is_scalar, type_name
+from triptych_dynamo.values.symbolic import SymbolicValue
+from triptych_dynamo.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.frame import Frame
+
+
+@dataclass(frozen=True)
+class BinaryOperator:
+    """A row: `symbol` as written, the functions of `operator`, and the three method names."""
+
+    symbol: str
+    function: Callable[[Any, Any], Any]
+    inplace: Callable[[Any, Any], Any]
+    stem: str
+
+    @property
+    def method(self) -> str:
+        """`__add__`"""
+        return f"__{self.stem}__"
+
+    @property
+    def reflected(self) -> str:
+        """`__radd__`"""
+        return f"__r{self.stem}__"
+
+    @property
+    def inplace_method(self) -> str:
+        """`__iadd__`"""
+        return f"__i{self.stem}__"
+
+
+BINARY: dict[str, BinaryOperator] = {
+    row.symbol: row
+    for row in (
+        BinaryOperator("+", operator.add, operator.iadd, "add"),
+        BinaryOperator("-", operator.sub, operator.isub, "sub"),
+        BinaryOperator("*", operator.mul, operator.imul, "mul"),
+        BinaryOperator("/", operator.truediv, operator.itruediv, "truediv"),
+        BinaryOperator("//", operator.floordiv, operator.ifloordiv, "floordiv"),
+        BinaryOperator("%", operator.mod, operator.imod, "mod"),
+        BinaryOperator("**", operator.pow, operator.ipow, "pow"),
+        BinaryOperator("@", operator.matmul, operator.imatmul, "matmul"),
+        BinaryOperator("<<", operator.lshift, operator.ilshift, "lshift"),
+        BinaryOperator(">>", operator.rshift, operator.irshift, "rshift"),
+        BinaryOperator("&", operator.and_, operator.iand, "and"),
+        BinaryOperator("|", operator.or_, operator.ior, "or"),
+        BinaryOperator("^", operator.xor, operator.ixor, "xor"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A row: `a < b`, its method and the method of `b` that answers when `a`'s does not."""
+
+    symbol: str
+    function: Callable[[Any, Any], Any]
+    method: str
+    reflected: str
+
+
+COMPARISONS: dict[str, Comparison] = {
+    row.symbol: row
+    for row in (
+        Comparison("<", operator.lt, "__lt__", "__gt__"),
+        Comparison("<=", operator.le, "__le__", "__ge__"),
+        Comparison("==", operator.eq, "__eq__", "__eq__"),
+        Comparison("!=", operator.ne, "__ne__", "__ne__"),
+        Comparison(">", operator.gt, "__gt__", "__lt__"),
+        Comparison(">=", operator.ge, "__ge__", "__le__"),
+    )
+}
+
+UNARY: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "-": (operator.neg, "__neg__"),
+    "+": (operator.pos, "__pos__"),
+    "~": (operator.invert, "__invert__"),
+}
+
+
+def in_graph(value: Value) -> bool:
+    """Whether `value` is computed by the graph: a tensor or a symbolic number."""
+    return isinstance(value, (TensorValue, SymbolicValue))
+
+
+def _graph_operands(left: Value, right: Value) -> bool:
+    """Whether the expression is a graph node: one operand in the graph, the other there too or a constant."""
+    if in_graph(left):
+        return in_graph(right) or is_scalar(right)
+    return in_graph(right) and is_scalar(left)
+
+
+def _special(tx: Frame, value: Value, method: str, arg: Value) -> Value:
+    """`type(value).method(value, arg)`, the constant NotImplemented where the type has no such method."""
+    if in_graph(value) and not (in_graph(arg) or is_scalar(arg)):
+        return tx.constant(NotImplemented)
+    if not hasattr(value.python_type(), method):
+        return tx.constant(NotImplemented)
+    return value.call_method(tx, method, [arg], {})
+
+
+def _reflected_first(left: Value, right: Value, reflected: str) -> bool:
+    """Whether the right operand's class is a proper subclass that redefines the reflected method."""
+    a, b = left.python_type(), right.python_type()
+    return a is not b and issubclass(b, a) and getattr(b, reflected, None) is not getattr(a, reflected, None)
+
+
+def _dispatch(tx: Frame, left: Value, right: Value, method: str, reflected: str) -> Value:
+    """Ask left, then right (or right first); the constant NotImplemented when neither answers."""
+    if _reflected_first(left, right, reflected):
+        result = _special(tx, right, reflected, left)
+        if not is_not_implemented(result):
+            return result
+        return _special(tx, left, method, right)
+    result = _special(tx, left, method, right)
+    if is_not_implemented(result) and (left.python_type() is not right.python_type() or method == reflected):
+        result = _special(tx, right, reflected, left)
+    return result
+
+
+def binary(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
+    """`left symbol right`, for a key of `BINARY`; raises the traced TypeError when neither operand implements it."""
+    row = BINARY[symbol]
+    if is_scalar(left) and is_scalar(right):
+        return fold(tx, row.function, [left.as_constant(), right.as_constant()])
+    if _graph_operands(left, right):
+        return tx.call_graph(row.function, [left, right])
+    return _binary_by_methods(tx, row, left, right, symbol)
+
+
+def inplace(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
+    """`left symbol= right`: the in-place method first, then as `binary`."""
+    row = BINARY[symbol]
+    if is_scalar(left) and is_scalar(right):
+        return fold(tx, row.function, [left.as_constant(), right.as_constant()])
+    if _graph_operands(left, right):
+        return tx.call_graph(row.inplace if isinstance(left, TensorValue) else row.function, [left, right])
+    result = _special(tx, left, row.inplace_method, right)
+    if not is_not_implemented(result):
+        return result
+    return _binary_by_methods(tx, row, left, right, symbol + "=")
+
+
+def _binary_by_methods(tx: Frame, row: BinaryOperator, left: Value, right: Value, symbol: str) -> Value:
+    result = _dispatch(tx, left, right, row.method, row.reflected)
+    if not is_not_implemented(result):
+        return result
+    return tx.raise_python(
+        TypeError,
+        f"unsupported operand type(s) for {symbol}: '{type_name(left)}' and '{type_name(right)}'",
+    )
+
+
+def compare(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
+    """`left symbol right` for `< <= == != > >=`; `==` and `!=` fall back to identity."""
+    row = COMPARISONS[symbol]
+    if is_scalar(left) and is_scalar(right):
+        return fold(tx, row.function, [left.as_constant(), right.as_constant()])
+    if _graph_operands(left, right):
+        return _graph_comparison(tx, row, left, right)
+    result = _dispatch(tx, left, right, row.method, row.reflected)
+    if not is_not_implemented(result):
+        return result
+    if symbol in ("==", "!="):
+        return tx.constant(identical(tx, left, right) == (symbol == "=="))
+    return tx.raise_python(
+        TypeError,
+        f"'{symbol}' not supported between instances of '{type_name(left)}' and '{type_name(right)}'",
+    )
+
+
+def _graph_comparison(tx: Frame, row: Comparison, left: Value, right: Value) -> Value:
+    """A comparison with a tensor or symbol; `tensor == None` and `symbol == "text"` are decided now, as eager decides them."""
+    constant = right if is_scalar(right) else left
+    if is_scalar(constant) and not isinstance(constant.as_constant(), (int, float, complex)):
+        if row.symbol in ("==", "!="):
+            return tx.constant(row.symbol == "!=")
+        return tx.raise_python(
+            TypeError,
+            f"'{row.symbol}' not supported between instances of '{type_name(left)}' and '{type_name(right)}'",
+        )
+    return tx.call_graph(row.function, [left, right])
+
+
+def equal(tx: Frame, left: Value, right: Value) -> bool:
+    """`left is right or bool(left == right)`, the test that containers make."""
+    return identical(tx, left, right) or compare(tx, "==", left, right).truth(tx)
+
+
+def identical(tx: Frame, left: Value, right: Value) -> bool:
+    """`left is right`: one value, or two constants that are one object."""
+    if left is right:
+        return True
+    if is_scalar(left) and is_scalar(right):
+        a, b = left.as_constant(), right.as_constant()
+        return a is b or (type(a) is type(b) and isinstance(a, (int, str, bytes, bool)) and a == b)
+    return False
+
+
+def unary(tx: Frame, symbol: str, value: Value) -> Value:
+    """`-value`, `+value`, `~value`."""
+    function, method = UNARY[symbol]
+    if is_scalar(value):
+        return fold(tx, function, [value.as_constant()])
+    if in_graph(value):
+        return tx.call_graph(function, [value])
+    if hasattr(value.python_type(), method):
+        return value.call_method(tx, method, [], {})
+    return tx.raise_python(TypeError, f"bad operand type for unary {symbol}: '{type_name(value)}'")
+
+
+def contains(tx: Frame, item: Value, container: Value) -> Value:
+    """`item in container`, a bool."""
+    if is_scalar(container) and is_scalar(item):
+        return fold(tx, operator.contains, [container.as_constant(), item.as_constant()])
+    if isinstance(container, TensorValue):
+        return tx.unsupported("data-dependent", "`in` of a tensor")
+    cls = container.python_type()
+    if getattr(cls, "__contains__", None) is not None:
+        result = container.call_method(tx, "__contains__", [item], {})
+        return result if in_graph(result) else tx.constant(result.truth(tx))
+    return tx.call(tx.wrap(reductions.contains, None), [container, item], {})
+
+
+def get_item(tx: Frame, container: Value, key: Value) -> Value:
+    """`container[key]`."""
+    if isinstance(container, TensorValue):
+        return tx.call_graph(operator.getitem, [container, key])
+    if is_scalar(container) and not isinstance(container.as_constant(), type):
+        key_object = index_of(tx, key) if hasattr(key, "specialize") else None
+        if key_object is not None or key.is_constant():
+            return fold(tx, operator.getitem, [container.as_constant(), key.as_constant() if key_object is None else key_object])
+    if not hasattr(container.python_type(), "__getitem__"):
+        return container.call_method(tx, "__class_getitem__", [key], {})
+    return container.call_method(tx, "__getitem__", [key], {})
+
+
+def set_item(tx: Frame, container: Value, key: Value, item: Value) -> None:
+    """`container[key] = item`."""
+    if isinstance(container, TensorValue):
+        tx.call_graph(operator.setitem, [container, key, item])
+        return
+    if not hasattr(container.python_type(), "__setitem__"):
+        tx.raise_python(TypeError, f"'{type_name(container)}' object does not support item assignment")
+    container.call_method(tx, "__setitem__", [key, item], {})
+
+
+def del_item(tx: Frame, container: Value, key: Value) -> None:
+    """`del container[key]`."""
+    if not hasattr(container.python_type(), "__delitem__"):
+        tx.raise_python(TypeError, f"'{type_name(container)}' object doesn't support item deletion")
+    container.call_method(tx, "__delitem__", [key], {})

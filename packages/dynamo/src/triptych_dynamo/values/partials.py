@@ -1,0 +1,213 @@
+"""`functools.partial`, `lru_cache` wrappers, and `operator` functions as values."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from triptych_dynamo.sources import AttrSource, Source
+from triptych_dynamo.values import operators
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.builtin_functions import builtin
+from triptych_dynamo.values.classes import constructs
+from triptych_dynamo.values.common import index_of, none
+from triptych_dynamo.values.mappings import DictValue
+from triptych_dynamo.values.registry import wraps
+from triptych_dynamo.values.sequences import TupleValue
+
+if TYPE_CHECKING:
+    from triptych_dynamo.emit.writer import Writer
+    from triptych_dynamo.interpreter.frame import Frame
+
+
+class PartialValue(Value):
+    """`functools.partial(function, *args, **keywords)`."""
+
+    def __init__(self, function: Value, args: Value, keywords: Value, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function, self.args, self.keywords = function, args, keywords
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def truth(self, tx: Frame) -> bool:
+        return True
+
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        parts = {"func": self.function, "args": self.args, "keywords": self.keywords}
+        return parts[name] if name in parts else super().get_attr(tx, name)
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        assert isinstance(self.args, TupleValue) and isinstance(self.keywords, DictValue)
+        named = {entry.key.as_constant(): entry.value for entry in self.keywords.all_entries(tx)}
+        return tx.call(self.function, [*self.args.items, *args], {**named, **kwargs})
+
+    def reconstruct(self, cg: Writer) -> None:
+        assert isinstance(self.args, TupleValue) and isinstance(self.keywords, DictValue)
+        cg.load_object(functools.partial)
+        named = {entry.key.as_constant(): entry.value for entry in self.keywords.entries.values()}
+        for value in (self.function, *self.args.items, *named.values()):
+            cg.load(value)
+        cg.call(1 + len(self.args.items) + len(named), tuple(named))
+
+
+@constructs(functools.partial)
+def _partial(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if not args:
+        return tx.raise_python(TypeError, "type 'partial' takes at least one argument")
+    function, rest = args[0], args[1:]
+    if isinstance(function, PartialValue):
+        assert isinstance(function.args, TupleValue) and isinstance(function.keywords, DictValue)
+        named = {entry.key.as_constant(): entry.value for entry in function.keywords.all_entries(tx)}
+        function, rest, kwargs = function.function, [*function.args.items, *rest], {**named, **kwargs}
+    pairs = [(tx.constant(name), value) for name, value in kwargs.items()]
+    return PartialValue(function, TupleValue(rest), DictValue(pairs))
+
+
+@wraps(functools.partial)
+def wrap_partial(tx: Frame, obj: functools.partial[Any], source: Source | None) -> Value:
+    """A partial object of the program."""
+    tx.guard("type_is", source, functools.partial)
+
+    def part(name: str) -> Value:
+        return tx.wrap(getattr(obj, name), AttrSource(source, name) if source is not None else None)
+
+    return PartialValue(part("func"), part("args"), part("keywords"), source)
+
+
+class CachedFunctionValue(Value):
+    """A function under `functools.lru_cache`: the function itself is inlined; its cache is neither read nor filled."""
+
+    def __init__(self, obj: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.obj = obj
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def as_constant(self) -> Any:
+        return self.obj
+
+    def truth(self, tx: Frame) -> bool:
+        return True
+
+    def _wrapped(self, tx: Frame) -> Value:
+        return tx.wrap(self.obj.__wrapped__, AttrSource(self.source, "__wrapped__") if self.source is not None else None)
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return tx.call(self._wrapped(tx), args, kwargs)
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__get__":
+            return tx.call(self._wrapped(tx).get_attr(tx, "__get__"), args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
+
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        if name == "__wrapped__":
+            return self._wrapped(tx)
+        if name in ("cache_clear", "cache_info"):
+            return tx.unsupported("attribute", f"{name} of a cached function")
+        return self._wrapped(tx).get_attr(tx, name)
+
+    def reconstruct(self, cg: Writer) -> None:
+        cg.load_object(self.obj)
+
+
+@wraps(functools._lru_cache_wrapper)
+def wrap_cached_function(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A cached function of the program."""
+    tx.guard("is", source, obj)
+    return CachedFunctionValue(obj, source)
+
+
+# -- the functions of `operator` ---------------------------------------------------------------------------------------------
+def _binary(row: operators.BinaryOperator) -> None:
+    def plain(tx: Frame, left: Value, right: Value, /) -> Value:
+        return operators.binary(tx, row.symbol, left, right)
+
+    def inplace(tx: Frame, left: Value, right: Value, /) -> Value:
+        return operators.inplace(tx, row.symbol, left, right)
+
+    builtin(row.function)(plain)
+    builtin(row.inplace)(inplace)
+
+
+def _comparison(row: operators.Comparison) -> None:
+    def compare(tx: Frame, left: Value, right: Value, /) -> Value:
+        return operators.compare(tx, row.symbol, left, right)
+
+    builtin(row.function)(compare)
+
+
+def _unary(symbol: str, function: Callable[..., Any]) -> None:
+    def apply(tx: Frame, value: Value, /) -> Value:
+        return operators.unary(tx, symbol, value)
+
+    builtin(function)(apply)
+
+
+for _row in operators.BINARY.values():
+    _binary(_row)
+for _comparison_row in operators.COMPARISONS.values():
+    _comparison(_comparison_row)
+for _symbol, (_function, _) in operators.UNARY.items():
+    _unary(_symbol, _function)
+
+
+@builtin(operator.getitem)
+def _getitem(tx: Frame, container: Value, key: Value, /) -> Value:
+    return operators.get_item(tx, container, key)
+
+
+@builtin(operator.setitem)
+def _setitem(tx: Frame, container: Value, key: Value, item: Value, /) -> Value:
+    operators.set_item(tx, container, key, item)
+    return none(tx)
+
+
+@builtin(operator.delitem)
+def _delitem(tx: Frame, container: Value, key: Value, /) -> Value:
+    operators.del_item(tx, container, key)
+    return none(tx)
+
+
+@builtin(operator.contains)
+def _contains(tx: Frame, container: Value, item: Value, /) -> Value:
+    return operators.contains(tx, item, container)
+
+
+@builtin(operator.is_)
+def _is(tx: Frame, left: Value, right: Value, /) -> Value:
+    return tx.constant(operators.identical(tx, left, right))
+
+
+@builtin(operator.is_not)
+def _is_not(tx: Frame, left: Value, right: Value, /) -> Value:
+    return tx.constant(not operators.identical(tx, left, right))
+
+
+@builtin(operator.not_)
+def _not(tx: Frame, value: Value, /) -> Value:
+    return tx.constant(not value.truth(tx))
+
+
+@builtin(operator.truth)
+def _truth(tx: Frame, value: Value, /) -> Value:
+    return tx.constant(value.truth(tx))
+
+
+@builtin(operator.index)
+def _index(tx: Frame, value: Value, /) -> Value:
+    if operators.in_graph(value):
+        return value.call_method(tx, "__index__", [], {})
+    return tx.constant(index_of(tx, value))
+
+
+@builtin(operator.concat)
+def _concat(tx: Frame, left: Value, right: Value, /) -> Value:
+    return operators.binary(tx, "+", left, right)

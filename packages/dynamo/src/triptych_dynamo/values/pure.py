@@ -1,0 +1,96 @@
+"""Which functions are pure: run on constants while tracing, their results are constants of the program.
+
+A table of modules whose C functions are all pure, of single functions, and of types whose instances never change.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import datetime
+import decimal
+import fractions
+import functools
+import inspect
+import math
+import os
+import pathlib
+import re
+import string
+import struct
+import sys
+import textwrap
+import typing
+import uuid
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import torch
+
+_MODULES = frozenset({"math", "cmath", "_operator", "_struct", "unicodedata", "_sre", "_string"})
+
+_BUILTINS = frozenset(
+    "abs ascii bin chr divmod format hash hex oct ord pow repr round callable issubclass len sum min max sorted".split()
+)
+
+_FUNCTIONS: frozenset[Any] = frozenset(
+    {
+        *(getattr(builtins, name) for name in _BUILTINS),
+        *(re.compile, re.match, re.fullmatch, re.search, re.sub, re.subn, re.split, re.findall, re.escape),
+        *(inspect.signature, inspect.getfullargspec, inspect.isfunction, inspect.isclass, inspect.ismethod),
+        *(inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.getmodule, inspect.unwrap),
+        *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.split, os.path.normpath),
+        *(os.fspath, sys.getrecursionlimit, sys.intern, sys.getdefaultencoding, sys.is_finalizing),
+        *(string.capwords, textwrap.dedent, textwrap.indent, struct.pack, struct.unpack, struct.calcsize),
+        *(typing.get_origin, typing.get_args, typing.get_type_hints, dataclasses.is_dataclass),
+        *(math.prod, functools.cmp_to_key, uuid.UUID),
+    }
+)
+
+# Instances of these never change, and their methods are pure.
+FROZEN_TYPES: tuple[type, ...] = (
+    re.Pattern,
+    re.Match,
+    inspect.Signature,
+    inspect.Parameter,
+    inspect.BoundArguments,
+    inspect.FullArgSpec,
+    torch.finfo,
+    torch.iinfo,
+    decimal.Decimal,
+    fractions.Fraction,
+    datetime.date,
+    datetime.timedelta,
+    pathlib.PurePath,
+    struct.Struct,
+    type(sys.version_info),
+    type(sys.float_info),
+    type(sys.flags),
+    type(sys.implementation),
+)
+
+
+def is_pure(function: Any) -> bool:
+    """Whether `function` may be run while tracing when all its arguments are constants."""
+    try:
+        if function in _FUNCTIONS:
+            return True
+    except TypeError:
+        return False
+    if isinstance(function, BuiltinFunctionType) and function.__module__ in _MODULES:
+        return True
+    owner = getattr(function, "__self__", None)
+    return owner is not None and (isinstance(owner, FROZEN_TYPES) or type(owner) in _ATOM_OWNERS)
+
+
+_ATOM_OWNERS = frozenset({int, float, complex, str, bytes, bool, range})
+
+
+def is_frozen(obj: Any) -> bool:
+    """Whether the object itself can never change."""
+    return isinstance(obj, FROZEN_TYPES)
+
+
+PURE_PYTHON: frozenset[FunctionType] = frozenset(
+    function for function in _FUNCTIONS if isinstance(function, FunctionType)
+)
