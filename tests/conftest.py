@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory):
-    """One cache folder for the whole run: nothing of an earlier run is found, and nothing is compiled twice in this one."""
+    """One cache folder for the whole run: nothing of an earlier run is found, nothing is compiled twice."""
     before = os.environ.get("TRIPTYCH_CACHE_DIR")
     os.environ["TRIPTYCH_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
     yield

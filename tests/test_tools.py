@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from tools.bench import accuracy, models, report
 
 
