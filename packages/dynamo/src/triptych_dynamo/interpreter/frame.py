@@ -95,6 +95,15 @@ class Frame:
         """Run to the return and give its value; traced exceptions that nothing handles propagate."""
         return run(self)
 
+    def bound_locals(self) -> list[str]:
+        """Locals that are set, parameters that were not read yet included."""
+        unread = getattr(self.locals, "unread", ())
+        return [*self.locals, *unread]
+
+    def is_unread(self, name: str) -> bool:
+        """Whether a parameter of the root was not looked at so far (its slot holds it still)."""
+        return name in getattr(self.locals, "unread", ())
+
     def throw(self, exception: Value, started: bool) -> None:
         """A suspended generator frame goes on by raising `exception` where it stands."""
         self.pending_throw = exception
@@ -178,8 +187,7 @@ class Frame:
         """The line of the instruction that runs now, in this frame."""
         instructions = self.program.instructions
         position = min(self.position, len(instructions) - 1)
-        place = instructions[position].position
-        return (place.line if place is not None else None) or self.code.co_firstlineno
+        return instructions[position].line or self.code.co_firstlineno
 
     def __repr__(self) -> str:
         return f"Frame({self.code.co_qualname}, line {self.line_number()})"

@@ -54,8 +54,8 @@ class GraphBuilder:
     # -- inputs ------------------------------------------------------------------------------------------------------------
     def add_input(self, source: Source, fake: Any) -> fx.Node:
         """A placeholder for what is read at `source`; `fake` becomes its `meta["val"]`."""
-        first = next(iter(self.graph.nodes)) if self._last_input is None else self._last_input.next
-        with self.graph.inserting_before(first):
+        before = self.graph._root if self._last_input is None else self._last_input
+        with self.graph.inserting_after(before):
             node = self.graph.placeholder(readable_name(source))
         self._last_input = node
         node.meta["val"] = fake
@@ -118,6 +118,17 @@ class GraphBuilder:
         return "\n".join(lines) + "\n"
 
     # -- finish ---------------------------------------------------------------------------------------------------------------
+    def finish(self, outputs: list[fx.Node]) -> fx.GraphModule | None:
+        """The graph that returns `outputs` as a tuple, without dead nodes; None when nothing is left to run."""
+        output = self.graph.output(tuple(outputs))
+        output.meta["val"] = tuple(node.meta["val"] for node in outputs)
+        self.remove_dead_nodes()
+        if all(node.op in ("placeholder", "output") for node in self.graph.nodes) and not outputs:
+            return None
+        module = fx.GraphModule(torch.nn.Module(), self.graph)
+        module.meta["fake_mode"] = self.trace.shapes.fake_mode
+        return module
+
     def remove_dead_nodes(self) -> None:
         """Erase nodes without users and without effects, then unused placeholders."""
         for node in reversed(self.graph.nodes):

@@ -48,6 +48,10 @@ class GlobalScope:
         value = self._read[name] = tx.wrap(self.builtins[name], None)
         return value
 
+    def has_written(self, name: str) -> bool:
+        """Whether the traced program rebound or deleted the global."""
+        return name in self._written
+
     def store(self, tx: Frame, name: str, value: Value) -> None:
         """Rebind a global: an effect."""
         self._written[name] = value

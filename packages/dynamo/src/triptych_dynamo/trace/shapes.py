@@ -11,6 +11,7 @@ from triptych_dynamo._torch_compat import ShapeEnv, make_fake_mode
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.sources import Source
+    from triptych_dynamo.trace.trace import Trace
     from triptych_dynamo.values.base import Value
 
 
@@ -28,3 +29,6 @@ class Shapes:
     def fake_input(self, obj: torch.Tensor, source: Source | None) -> torch.Tensor:
         """The fake tensor of a real one."""
         return self.fake_mode.from_tensor(obj, static_shapes=True)
+
+    def add_guards(self, trace: Trace) -> None:
+        """Guards of the symbolic sizes."""

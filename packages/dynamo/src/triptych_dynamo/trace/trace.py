@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.interpreter.frame import Frame
 from triptych_dynamo.sources import PinnedSource, Source
@@ -52,8 +54,10 @@ class Trace:
         self.guards: dict[Any, Guard] = {}
         self.frames: list[Frame] = []
         self.scopes: dict[int, GlobalScope] = {}
+        self.root: Frame | None = None
         self.steps = 0  # root instructions run so far
         self._wrapped: dict[int, tuple[Any, Value]] = {}
+        self._by_source: dict[Source, Any] = {}
 
     # -- the current trace -----------------------------------------------------------------------------------------------
     @staticmethod
@@ -120,6 +124,12 @@ class Trace:
         known = self._wrapped.get(id(obj))
         return known[1].source if known is not None else None
 
+    def object_at(self, source: Source) -> Any:
+        """The real object that was wrapped at `source` during this trace, or None."""
+        if len(self._by_source) != len(self._wrapped):
+            self._by_source = {value.source: obj for obj, value in self._wrapped.values() if value.source is not None}
+        return self._by_source.get(source)
+
     def wrapped_values(self) -> list[tuple[Any, Value]]:
         """Every wrapped object with its value."""
         return list(self._wrapped.values())
@@ -182,6 +192,25 @@ class Trace:
             if candidate.handled:
                 return candidate.handled[-1]
         return None
+
+    # -- the end -----------------------------------------------------------------------------------------------------------
+    def close_modes(self, modes: dict[str, Any]) -> None:
+        """Leave, in the graph, the modes that the trace is in, so that the graph gives back those that it began with."""
+        if torch.is_grad_enabled() != modes["grad_mode"]:
+            node = self.graph.graph.call_function(torch._C._set_grad_enabled, (modes["grad_mode"],))
+            node.meta.update(val=None, effect=True)
+
+    def finish_guards(self) -> None:
+        """Add the guards that only the whole trace shows: symbolic sizes, and memory that written inputs share."""
+        self.shapes.add_guards(self)
+        written = [self.graph.inputs[node] for node in self.graph.mutated_inputs() if node in self.graph.inputs]
+        if not written:
+            return
+        tensors = [source for node, source in self.graph.inputs.items() if isinstance(node.meta["val"], torch.Tensor)]
+        for source in written:
+            for other in tensors:
+                if other != source:
+                    self.guard("no_overlap", None, (source, other))
 
     # -- places in the user's code ---------------------------------------------------------------------------------------
     def user_line(self) -> str:

@@ -1,0 +1,141 @@
+"""How a compiled frame ends: it returns, or it stops before an instruction that runs as plain Python and goes on behind it.
+
+Both are the same code up to the end: call the graph, evaluate what is needed, replay effects. `FrameCode` assembles it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+
+from triptych_dynamo.bytecode import Instruction, analysis, assemble, build
+from triptych_dynamo.emit.continuation import Layout, free_names_of, parameter_fields
+from triptych_dynamo.emit.writer import Usage, Writer, output_name
+from triptych_dynamo.interpreter.program import program_of
+
+if TYPE_CHECKING:
+    from triptych_dynamo.sources import Source
+    from triptych_dynamo.trace.trace import Trace
+    from triptych_dynamo.values.base import Value
+
+GraphCompiler = Callable[[fx.GraphModule], Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class CodeShape:
+    """Parameters and closure of the emitted code."""
+
+    origin: CodeType
+    parameters: tuple[str, ...]
+    free: tuple[str, ...]
+    cells: tuple[str, ...] = ()  # cells that the code makes itself
+
+    @classmethod
+    def of(cls, layout: Layout, makes_cells: bool) -> CodeShape:
+        """The shape for a frame that begins as `layout` says; only code that goes on in the frame needs its cells."""
+        origin = layout.origin
+        if layout.position or layout.stack or layout.names:
+            return cls(origin, layout.parameters, free_names_of(origin))
+        cells = first_cells(origin) if makes_cells else ()
+        return cls(origin, parameters_of(origin), origin.co_freevars, cells)
+
+    def assemble(self, instructions: list[Instruction]) -> CodeType:
+        """The code object."""
+        fields = parameter_fields(self.origin, self.parameters, self.free)
+        if self.cells:
+            fields["co_cellvars"] = self.origin.co_cellvars
+        prologue = build.prologue(self.cells, len(self.free))
+        first_line = (self.origin.co_firstlineno, self.origin.co_firstlineno, 0, 0)
+        for row in [*prologue, *instructions]:
+            row.position = row.position or first_line
+        return assemble(analysis.remove_unreachable([*prologue, *instructions]), self.origin, **fields)
+
+
+def parameters_of(code: CodeType) -> tuple[str, ...]:
+    """Every parameter, `*args` and `**kwargs` included, in the order of the frame's slots."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:count]
+
+
+def first_cells(code: CodeType) -> tuple[str, ...]:
+    """The cells that the code makes at its start."""
+    names = []
+    for row in program_of(code).instructions:
+        if row.opname == "RESUME":
+            break
+        if row.opname == "MAKE_CELL":
+            names.append(row.argval)
+    return tuple(names)
+
+
+class FrameCode:
+    """Writes the code of one traced frame.
+
+    Args:
+        trace: the finished trace.
+        shape: parameters and closure.
+        compile_graph: gives the callable for the finished graph.
+    """
+
+    def __init__(self, trace: Trace, shape: CodeShape, compile_graph: GraphCompiler) -> None:
+        self.trace = trace
+        self.shape = shape
+        self.compile_graph = compile_graph
+        self.graph_module: fx.GraphModule | None = None
+
+    def write(self, body: Callable[[Writer], None]) -> CodeType:
+        """Run `body` twice (counting, emitting) around the compiled graph and assemble the result."""
+        cells = frozenset((*self.shape.free, *self.shape.cells))
+        counting = Writer(self.trace, cells)
+        body(counting)
+        outputs = list(counting.usage.outputs)
+        self.graph_module = self.trace.graph.finish(outputs)
+        if self.graph_module is not None:
+            for source in self.trace.graph.inputs.values():
+                counting.load_source(source)
+        writer = Writer(self.trace, cells, counting.usage)
+        if self.graph_module is not None:
+            self._call_graph(writer, counting.usage)
+        body(writer)
+        return self.shape.assemble(writer.code)
+
+    def _call_graph(self, writer: Writer, usage: Usage) -> None:
+        assert self.graph_module is not None
+        compiled = self.compile_graph(self.graph_module)
+        sources: list[Source] = list(self.trace.graph.inputs.values())
+        writer.load_object(compiled)
+        for source in sources:
+            writer.load_source(source)
+        if getattr(compiled, "_boxed_call", False):
+            writer.build("LIST", len(sources))
+            writer.call(1)
+        else:
+            writer.call(len(sources))
+        if not usage.outputs:
+            writer.pop()
+            return
+        writer.emit(build.unpack(len(usage.outputs)))
+        for index in range(len(usage.outputs)):
+            writer.emit(build.store_fast(output_name(index)))
+
+
+def return_body(value: Value) -> Callable[[Writer], None]:
+    """The end of a frame that returns `value`."""
+
+    def body(cg: Writer) -> None:
+        if cg.trace.effects:
+            cg.replay_effects([value])
+            cg.load(value)
+        else:
+            cg.load(value)
+            if cg.has_later:
+                cg.replay_effects([])
+        cg.emit(build.return_value())
+
+    return body

@@ -1,0 +1,97 @@
+"""Instructions of exceptions and `with` blocks."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from triptych_dynamo.errors import TracedException
+from triptych_dynamo.interpreter.handlers import op
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.constant import ConstantValue
+
+if TYPE_CHECKING:
+    from triptych_dynamo.bytecode.instruction import Instruction
+    from triptych_dynamo.interpreter.frame import Frame
+
+
+@op("PUSH_EXC_INFO")
+def push_exc_info(frame: Frame, instruction: Instruction) -> None:
+    """The exception on top is being handled from here on."""
+    exception = frame.pop()
+    frame.push(ConstantValue(None))
+    frame.push(exception)
+    frame.handled.append(exception)
+
+
+@op("POP_EXCEPT")
+def pop_except(frame: Frame, instruction: Instruction) -> None:
+    frame.pop()
+    frame.handled.pop()
+
+
+@op("CHECK_EXC_MATCH")
+def check_exc_match(frame: Frame, instruction: Instruction) -> None:
+    classes = frame.pop()
+    exception = frame.stack[-1]
+    wanted = classes.as_constant()
+    frame.push(ConstantValue(issubclass(exception.python_type(), wanted)))
+
+
+@op("RAISE_VARARGS")
+def raise_varargs(frame: Frame, instruction: Instruction) -> None:
+    if not instruction.arg:
+        current = frame.trace.handled_exception(frame)
+        if current is None:
+            frame.raise_python(RuntimeError, "No active exception to reraise")
+        raise TracedException(current)
+    cause = instantiate(frame, frame.pop()) if instruction.arg == 2 else None
+    exception = instantiate(frame, frame.pop())
+    if cause is not None:
+        exception.set_attr(frame, "__cause__", cause)
+        exception.set_attr(frame, "__suppress_context__", ConstantValue(True))
+    raise TracedException(exception)
+
+
+def instantiate(frame: Frame, value: Value) -> Value:
+    """`raise X` with a class makes an instance; what is no exception is a TypeError."""
+    if value.is_constant():
+        constant = value.as_constant()
+        if constant is None:
+            return value
+        if inspect.isclass(constant) and issubclass(constant, BaseException):
+            return value.call(frame, [], {})
+    if not issubclass(value.python_type(), BaseException):
+        frame.raise_python(TypeError, "exceptions must derive from BaseException")
+    return value
+
+
+@op("RERAISE")
+def reraise(frame: Frame, instruction: Instruction) -> None:
+    raise TracedException(frame.pop())
+
+
+# -- with ------------------------------------------------------------------------------------------------------------------
+@op("BEFORE_WITH")
+def before_with(frame: Frame, instruction: Instruction) -> None:
+    """`manager -> manager.__exit__ manager.__enter__()`."""
+    manager = frame.stack[-1]
+    cls = manager.python_type()
+    for name in ("__enter__", "__exit__"):
+        if not hasattr(cls, name):
+            text = f"'{cls.__qualname__}' object does not support the context manager protocol"
+            frame.raise_python(TypeError, text)
+    leave = manager.get_attr(frame, "__exit__")
+    entered = manager.call_method(frame, "__enter__", [], {})
+    frame.pop()
+    frame.push(leave)
+    frame.push(entered)
+
+
+@op("WITH_EXCEPT_START")
+def with_except_start(frame: Frame, instruction: Instruction) -> None:
+    """`exit lasti previous exception -> ... exit(type, exception, traceback)`."""
+    exception = frame.stack[-1]
+    leave = frame.stack[-4]
+    cls = frame.constant(exception.python_type())
+    frame.push(leave.call(frame, [cls, exception, ConstantValue(None)], {}))
