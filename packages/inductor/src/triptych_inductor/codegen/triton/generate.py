@@ -1,0 +1,380 @@
+"""From a `Kernel` to a `TritonProgram`: record, choose tiles and layout, write one function, or two a group when rows are split.
+
+    program = generate(kernel, device_facts(0))
+    print(program.source)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+
+from triptych_inductor.codegen.triton import heuristics, reductions
+from triptych_inductor.codegen.triton.devices import DeviceFacts
+from triptych_inductor.codegen.triton.dtypes import DTYPES, text_of
+from triptych_inductor.codegen.triton.facts import ROOTS, StageFacts, analyse, local_definitions
+from triptych_inductor.codegen.triton.groups import Root, group_stages, point_roots, tile_roots, wanted_locals
+from triptych_inductor.codegen.triton.indexing import Extent, simplify
+from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT, Layout, total
+from triptych_inductor.codegen.triton.records import (
+    GridFactor,
+    Param,
+    TritonFunction,
+    TritonProgram,
+    Workspace,
+    postfix,
+)
+from triptych_inductor.codegen.triton.sections import SectionWriter
+from triptych_inductor.codegen.triton.tiles import TileDim, accesses, choose_tiles
+from triptych_inductor.codegen.triton.writer import HEAD, KernelContext, Text
+from triptych_inductor.loops.handlers import loop_variables
+from triptych_inductor.loops.kernel import Kernel
+
+_SPLIT_AXIS = sympy.Symbol("split", integer=True, nonnegative=True)
+
+
+@dataclass
+class _Made:
+    """A finished function and the layout it was written under."""
+
+    writer: SectionWriter
+    layout: Layout
+    suffix: str
+
+
+def generate(kernel: Kernel, facts: DeviceFacts, *, layout: Layout | None = None) -> TritonProgram:
+    """Triton functions for a kernel.
+
+    Args: `kernel`, the record of scheduling; `facts` of the device; `layout` overrides the heuristics (its dims must be those
+    of `plan`). Raises `TypeError` for dtypes or ops without Triton text, `ValueError` for records that break the contract.
+    """
+    context = make_context(kernel)
+    layout = layout or plan(kernel, facts, context.stages)
+    if layout.walk == PERSISTENT:
+        made = [_whole(context, layout)]
+    elif layout.walk == LOOPED:
+        made = [_looped(context, layout)]
+    else:
+        made = _split(context, layout, facts)
+    return _program(kernel, context, made)
+
+
+def make_context(kernel: Kernel) -> KernelContext:
+    """Recorded stages and names of a kernel."""
+    stages = analyse(kernel)
+    buffers = {a.name: a.dtype for a in (*kernel.inputs, *kernel.outputs)}
+    sizes = [str(s) for s in kernel.sizes]
+    context = KernelContext(kernel.name, stages, local_definitions(stages), buffers, sizes)
+    context.axes = (*loop_variables("i", len(kernel.outer)), *loop_variables("r", len(kernel.reduction)))
+    context.row_major = _row_major(kernel)
+    context.parameters = _parameter_names(kernel, sizes)
+    return context
+
+
+def _parameter_names(kernel: Kernel, sizes: Sequence[str]) -> dict[str, str]:
+    """`in0`, `out0`, `io0` (read and written), `n0`: equal kernels get equal text, and no name hides one of the module's."""
+    written = {a.name for a in kernel.outputs}
+    read = {a.name for a in kernel.inputs}
+    names: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for buffer in dict.fromkeys(a.name for a in (*kernel.inputs, *kernel.outputs)):
+        word = "in" if buffer not in written else "io" if buffer in read else "out"
+        names[buffer] = f"{word}{counts.get(word, 0)}"
+        counts[word] = counts.get(word, 0) + 1
+    return names | {size: f"n{k}" for k, size in enumerate(sizes)}
+
+
+def _row_major(kernel: Kernel) -> Any:
+    symbols = loop_variables("r", len(kernel.reduction))
+    position: Any = sympy.Integer(0)
+    for symbol, extent in zip(symbols, kernel.reduction, strict=True):
+        position = position * extent + (symbol if extent != 1 else 0)
+    return simplify(position)
+
+
+def plan(kernel: Kernel, facts: DeviceFacts, stages: Sequence[StageFacts]) -> Layout:
+    """The layout that the heuristics choose for a kernel."""
+    outer = list(zip(loop_variables("i", len(kernel.outer)), kernel.outer, strict=True))
+    reduction = list(zip(loop_variables("r", len(kernel.reduction)), kernel.reduction, strict=True))
+    reduced = any(s.stage.reduced for s in stages)
+    dims = choose_tiles(stages, outer, reduction, reduced)
+    found = accesses(stages, dict([*outer, *reduction]))
+    numels = [a.numel for a in (*kernel.inputs, *kernel.outputs)]
+    return heuristics.choose_layout(dims, found, stages, numels, facts)
+
+
+# The three shapes of a program.
+
+
+def _all_roots(stages: Sequence[StageFacts]) -> list[Root]:
+    return [(s, n) for s in stages for n in s.nodes if n.op in ROOTS]
+
+
+def _whole(context: KernelContext, layout: Layout) -> _Made:
+    """One function, whole rows in the tile (or no reduction at all)."""
+    writer = SectionWriter(context, layout)
+    writer.head += _prologue(writer, layout)
+    reduction = layout.reduction
+    if reduction is not None:
+        writer.head += _range(writer, layout, reduction, "")
+    writer.run(_all_roots(context.stages))
+    return _Made(writer, layout, "")
+
+
+def _looped(context: KernelContext, layout: Layout) -> _Made:
+    """One function with a loop over the reduction axes for each group of stages."""
+    writer = SectionWriter(context, layout)
+    writer.head += _prologue(writer, layout)
+    reduction = layout.reduction
+    assert reduction is not None
+    header = f"for roffset in range(0, {writer.extent(reduction.numel)}, {reduction.block}):"
+    wanted = wanted_locals(context.definitions)
+    for group in group_stages(context.stages, context.definitions):
+        _loop(writer, group, header)
+        writer.finish()
+        writer.run([root for stage in group for root in point_roots(stage, wanted)])
+    return _Made(writer, layout, "")
+
+
+def _loop(writer: SectionWriter, group: Sequence[StageFacts], header: str) -> None:
+    roots = [root for stage in group for root in tile_roots(stage)]
+    if not roots:
+        return
+    layout = writer.layout
+    assert layout.reduction is not None
+    writer.stay = frozenset(b for s in group for b in s.writes)
+    writer.open_loop()
+    assert writer.loop is not None
+    writer.loop += _range(writer, layout, layout.reduction, "roffset + ")
+    writer.run(roots)
+    writer.close_loop([header])
+    writer.forget_loop()
+    writer.stay = frozenset()
+
+
+def _split(context: KernelContext, layout: Layout, facts: DeviceFacts) -> list[_Made]:
+    """For each group: a function whose programs share rows, and one that combines their results and goes on."""
+    wanted = wanted_locals(context.definitions)
+    passed: dict[tuple[int, int], tuple[str, Text]] = {}  # values that later functions read from a workspace
+    made: list[_Made] = []
+    for number, group in enumerate(group_stages(context.stages, context.definitions)):
+        partials: list[tuple[Root, list[str]]] = []
+        if any(tile_roots(stage) for stage in group):
+            writer = _opened(context, layout, passed)
+            _loop_chunk(writer, group, layout)
+            partials = _store_partials(writer, layout, number)
+            made.append(_Made(writer, layout, f"_part{number}"))
+        roots = [root for stage in group for root in point_roots(stage, wanted)]
+        if partials or roots:
+            made.append(_combine(context, layout, facts, number, partials, roots, passed, wanted))
+    return made
+
+
+def _opened(context: KernelContext, layout: Layout, passed: dict[tuple[int, int], tuple[str, Text]]) -> SectionWriter:
+    """A writer with its prologue, to which values passed on by earlier functions are known."""
+    writer = SectionWriter(context, layout)
+    writer.head += _prologue(writer, layout)
+    flat = _flat(writer, layout)
+    outer = frozenset(d.position for d in layout.outer)
+    masks = writer.mask(outer)
+    for key, (name, value) in passed.items():
+        suffix = f", {' & '.join(masks)}" if masks else ""
+        text = f"tl.load({writer.use(name)} + ({flat}){suffix})"
+        writer.values[key] = writer.assign(text, value.dtype, outer, HEAD)
+    return writer
+
+
+def _loop_chunk(writer: SectionWriter, group: Sequence[StageFacts], layout: Layout) -> None:
+    reduction = layout.reduction
+    assert reduction is not None
+    length, block = writer.extent(reduction.numel), reduction.block
+    writer.head += [
+        f"rchunk = tl.cdiv(tl.cdiv({length}, {layout.splits}), {block}) * {block}",
+        "rbegin = split * rchunk",
+        f"rend = tl.minimum(rbegin + rchunk, {length})",
+    ]
+    _loop(writer, group, f"for roffset in range(rbegin, rend, {block}):")
+
+
+def _flat(writer: SectionWriter, layout: Layout) -> str:
+    """Text of the row-major number of an outer point."""
+    text = ""
+    for dim in layout.outer:
+        text = f"({text}) * {writer.extent(dim.numel)} + {dim.letter}index" if text else f"{dim.letter}index"
+    return text
+
+
+def _store_partials(writer: SectionWriter, layout: Layout, number: int) -> list[tuple[Root, list[str]]]:
+    """Store the partial state of every reduction of a loop; which workspaces hold it, by reduction."""
+    outer = frozenset(d.position for d in layout.outer)
+    points = total(layout.outer)
+    address = f"split * {writer.extent(points)} + {_flat(writer, layout)}"
+    masks = writer.mask(outer)
+    suffix = f", {' & '.join(masks)}" if masks else ""
+    stored = []
+    for count, (stage, node, parts) in enumerate(writer.partial_results()):
+        names = []
+        for k, part in enumerate(parts):
+            name = writer.context.workspace(f"partial{number}_{count}_{k}", part.dtype, points * layout.splits)
+            names.append(name)
+            writer.line(f"tl.store({writer.use(name)} + ({address}), {part.name}{suffix})", HEAD)
+        stored.append(((stage, node), names))
+    return stored
+
+
+def _combine(
+    context: KernelContext,
+    layout: Layout,
+    facts: DeviceFacts,
+    number: int,
+    partials: Sequence[tuple[Root, list[str]]],
+    roots: Sequence[Root],
+    passed: dict[tuple[int, int], tuple[str, Text]],
+    wanted: frozenset[tuple[int, int]],
+) -> _Made:
+    """The function that reduces partial states, then does what a group does once an outer point."""
+    dim = TileDim("s", ((_SPLIT_AXIS, layout.splits),), layout.splits, len(layout.outer))
+    own = heuristics.combine_layout(layout, dim, facts)
+    writer = _opened(context, own, passed)
+    writer.head += _range(writer, own, dim, "")
+    whole = frozenset(d.position for d in own.dims)
+    points = writer.extent(total(own.outer))
+    masks = writer.mask(whole)
+    suffix = f", {' & '.join(masks)}" if masks else ""
+    for (stage, node), names in partials:
+        kind, dtype = node.attrs
+        types = reductions.part_dtypes(kind, dtype, own.wide)
+        state = []
+        for name, part, word in zip(names, types, reductions.spec(kind).start, strict=True):
+            text = f"tl.load({writer.use(name)} + (sindex * {points} + {_flat(writer, own)}){suffix})"
+            if own.needs_mask(dim):
+                text = f"tl.where(smask, {text}, {reductions.identity_text(word, part, own.wide)}).to({text_of(part)})"
+            state.append(writer.assign(text, part, whole, HEAD).name)
+        final = reductions.final_text(kind, state, dim.position)
+        writer.values[(stage.number, node.number)] = writer.results(kind, dtype, final)
+    writer.run(roots)
+    _pass_on(writer, own, roots, passed, wanted, number)
+    return _Made(writer, own, f"_join{number}")
+
+
+def _pass_on(
+    writer: SectionWriter,
+    layout: Layout,
+    roots: Sequence[Root],
+    passed: dict[tuple[int, int], tuple[str, Text]],
+    wanted: frozenset[tuple[int, int]],
+    number: int,
+) -> None:
+    """Store the values that later functions read as locals."""
+    outer = frozenset(d.position for d in layout.outer)
+    masks = writer.mask(outer)
+    suffix = f", {' & '.join(masks)}" if masks else ""
+    for count, (stage, node) in enumerate(roots):
+        key = (stage.number, node.number)
+        if node.op in ROOTS or key not in wanted or key in passed:
+            continue
+        value = writer.values[key]
+        name = writer.context.workspace(f"local{number}_{count}", value.dtype, total(layout.outer))
+        shown = value.name if value.dims == outer else f"tl.broadcast_to({value.name}, {layout.shape(outer)})"
+        writer.line(f"tl.store({writer.use(name)} + ({_flat(writer, layout)}), {shown}{suffix})", HEAD)
+        passed[key] = (name, value)
+
+
+# Prologues and assembly.
+
+
+def _prologue(writer: SectionWriter, layout: Layout) -> list[str]:
+    """The program's number taken apart, and the index and mask of each outer dimension."""
+    lines = ["pid = tl.program_id(0)" + (".to(tl.int64)" if layout.wide else "")]
+    left = "pid"
+    outer = list(reversed(layout.outer))
+    for dim in outer:
+        last = dim is outer[-1] and layout.walk != SPLIT
+        single = isinstance(dim.numel, int) and dim.numel <= layout.block(dim)
+        if single:
+            place = "0"
+        elif last:
+            place = left
+        else:
+            lines.append(f"{dim.letter}tiles = {_tiles(writer, layout, dim)}")
+            place = f"({left} % {dim.letter}tiles)"
+        offsets = f"tl.arange(0, {dim.block}){layout.expand(dim.position)}"
+        lines.append(f"{dim.letter}index = " + (offsets if single else f"{place} * {dim.block} + {offsets}"))
+        if layout.needs_mask(dim):
+            lines.append(f"{dim.letter}mask = {dim.letter}index < {writer.extent(dim.numel)}")
+        if not last and not single:
+            lines.append(f"{dim.letter}rest = {left} // {dim.letter}tiles")
+            left = f"{dim.letter}rest"
+    if layout.walk == SPLIT:
+        lines.append(f"split = {left}")
+    return lines
+
+
+def _tiles(writer: SectionWriter, layout: Layout, dim: TileDim) -> str:
+    if isinstance(dim.numel, int):
+        return str(-(-dim.numel // layout.block(dim)))
+    return f"tl.cdiv({writer.extent(dim.numel)}, {dim.block})"
+
+
+def _range(writer: SectionWriter, layout: Layout, dim: TileDim, offset: str) -> list[str]:
+    """Index and mask along the reduction axes."""
+    width = ".to(tl.int64)" if layout.wide else ""
+    lines = [f"{dim.letter}index = {offset}tl.arange(0, {dim.block}){layout.expand(dim.position)}{width}"]
+    if layout.needs_mask(dim):
+        lines.append(f"{dim.letter}mask = {dim.letter}index < {writer.extent(dim.numel)}")
+    return lines
+
+
+def _program(kernel: Kernel, context: KernelContext, made: Sequence[_Made]) -> TritonProgram:
+    arguments = [*context.buffers, *context.sizes, *context.workspaces]
+    position = {name: k for k, name in enumerate(arguments)}
+    size_numbers = {name: k for k, name in enumerate(context.sizes)}
+    functions = tuple(_function(kernel, context, m, position, size_numbers) for m in made)
+    workspaces = tuple(
+        Workspace(name, str(dtype).removeprefix("torch."), postfix(simplify(numel), size_numbers))
+        for name, (dtype, numel) in context.workspaces.items()
+    )
+    notes = tuple(str(m.layout) for m in made)
+    return TritonProgram(kernel.name, tuple(context.buffers), tuple(context.sizes), workspaces, functions, notes)
+
+
+def _function(
+    kernel: Kernel, context: KernelContext, made: _Made, position: dict[str, int], size_numbers: dict[str, int]
+) -> TritonFunction:
+    params = []
+    for name in sorted(made.writer.used, key=position.__getitem__):
+        if name in size_numbers:
+            params.append(Param(context.parameters[name], "i64", position[name]))
+            continue
+        dtype = context.buffers.get(name) or context.workspaces[name][0]
+        params.append(Param(context.parameters[name], DTYPES[dtype].pointer, position[name], 16))
+    layout = made.layout
+    constants = tuple((d.block, layout.block(d)) for d in layout.dims)
+    name = re.sub(r"\W", "_", kernel.name) + made.suffix
+    grid: list[GridFactor] = [
+        GridFactor(postfix(d.numel, size_numbers), layout.block(d)) for d in layout.outer
+    ]
+    if layout.walk == SPLIT:
+        grid.append(GridFactor((layout.splits,), 1))
+    source = _source(name, params, constants, made, kernel.description)
+    return TritonFunction(
+        name, source, tuple(params), constants, tuple(grid), layout.num_warps, layout.num_stages, made.writer.checked
+    )
+
+
+def _source(
+    name: str, params: Sequence[Param], constants: Sequence[tuple[str, int]], made: _Made, description: str
+) -> str:
+    shown = [p.name for p in params] + [f"{block}: tl.constexpr" for block, _ in constants]
+    about = f"{description} " if description else ""
+    lines = ["@triton.jit", f"def {name}({', '.join(shown)}):"]
+    lines += [f"    # {text}" for text in f"{about}{made.layout}".splitlines()]
+    lines += [f"    {text}" for text in made.writer.head]
+    return "\n".join(lines) + "\n"
+
+
+__all__ = ["Extent", "generate", "make_context", "plan"]

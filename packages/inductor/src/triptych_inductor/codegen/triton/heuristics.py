@@ -1,0 +1,162 @@
+"""Block sizes, warps and the walk over the reduction axes, from shapes, dtypes and device facts.
+
+Rules of thumb, each with its reason beside it; `choose_layout` is the only entry. Measured on an H200 with
+`tools/gpu/kernels.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from triptych_inductor.codegen.triton.devices import DeviceFacts
+from triptych_inductor.codegen.triton.facts import StageFacts
+from triptych_inductor.codegen.triton.indexing import Extent
+from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT, Layout, total
+from triptych_inductor.codegen.triton.tiles import Access, TileDim, contiguous_share, extent_hint
+
+_LONGEST_ROW = 32768  # elements of a row that one program keeps in registers (32 warps, 32 elements a thread)
+_SPLIT_ROW = 4096  # shortest piece of a row that is worth a program of its own
+_LIMIT_32 = 2**31 - 2**20  # 32-bit indices may reach one tile past the end
+
+
+def power_of_2(value: int) -> int:
+    """The smallest power of two that is at least `value`."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def choose_layout(
+    dims: Sequence[TileDim], found: Sequence[Access], stages: Sequence[StageFacts], numels: Sequence[Extent],
+    facts: DeviceFacts,
+) -> Layout:
+    """The layout of a kernel whose tile dimensions are `dims` and whose buffers have `numels` elements."""
+    wide = needs_64_bits([*numels, total(tuple(dims))])
+    reduction = next((d for d in dims if d.letter == "r"), None)
+    if reduction is None:
+        return _pointwise(tuple(dims), found, facts, wide)
+    inner = contiguous_share(found, reduction) >= 0.5 or extent_hint(total(_outer(dims))) == 1
+    if inner:
+        return _row_reduction(tuple(dims), reduction, found, stages, facts, wide)
+    return _column_reduction(tuple(dims), reduction, stages, facts, wide)
+
+
+def _outer(dims: Sequence[TileDim]) -> tuple[TileDim, ...]:
+    return tuple(d for d in dims if d.letter != "r")
+
+
+def needs_64_bits(numels: Sequence[Extent]) -> bool:
+    """Whether some index may leave 32 bits; symbolic sizes may."""
+    return any(not isinstance(n, int) or n > _LIMIT_32 for n in numels)
+
+
+def warps_for(elements: int, each: int, facts: DeviceFacts) -> int:
+    """Warps so that a thread holds about `each` elements of a tile."""
+    threads = max(elements // each, 1)
+    return min(max(power_of_2(-(-threads // facts.family.warp_size)), 1), facts.family.max_warps)
+
+
+def _narrowest(found: Sequence[Access]) -> int:
+    return min((a.itemsize for a in found if a.points > 1), default=4)
+
+
+def _pointwise(dims: tuple[TileDim, ...], found: Sequence[Access], facts: DeviceFacts, wide: bool) -> Layout:
+    """1-D: eight elements a thread, sixteen bytes of a half type. 2-D: square tiles, whose sides both make whole lines."""
+    if len(dims) == 1:
+        numel = extent_hint(dims[0].numel)
+        block = 1024
+        while block > 128 and -(-numel // block) < facts.processors:
+            block //= 2  # rather all processors with little work than few with much
+        block = min(block, power_of_2(numel))
+        return Layout(dims, {dims[0].letter: block}, PERSISTENT, warps_for(block, 8, facts), wide=wide)
+    side = 64 if len(dims) == 2 and _narrowest(found) <= 2 else (32 if len(dims) == 2 else 16)
+    blocks = {d.letter: min(side, power_of_2(extent_hint(d.numel))) for d in dims}
+    target = side ** len(dims)
+    for dim in reversed(dims):  # what a short dimension leaves free goes to the others
+        while _elements(blocks) < target and blocks[dim.letter] < min(256, power_of_2(extent_hint(dim.numel))):
+            blocks[dim.letter] *= 2
+    return Layout(dims, blocks, PERSISTENT, warps_for(_elements(blocks), 16, facts), wide=wide)
+
+
+def _elements(blocks: dict[str, int]) -> int:
+    product = 1
+    for block in blocks.values():
+        product *= block
+    return product
+
+
+def _row_reduction(
+    dims: tuple[TileDim, ...],
+    reduction: TileDim,
+    found: Sequence[Access],
+    stages: Sequence[StageFacts],
+    facts: DeviceFacts,
+    wide: bool,
+) -> Layout:
+    """Rows that are contiguous along the reduction: whole rows in registers where they fit, else in blocks."""
+    rows = extent_hint(total(_outer(dims)))
+    length = extent_hint(reduction.numel)
+    passes = sum(1 for s in stages if s.stage.reduced)
+    longest = _LONGEST_ROW if passes > 1 else 8192  # a single pass streams as well in blocks
+    if isinstance(reduction.numel, int) and power_of_2(length) <= longest and not _few_rows(rows, length, facts):
+        return _whole_rows(dims, reduction, rows, facts, wide)
+    splits = _splits(rows, length, facts)
+    block = min(power_of_2(length), 4096 if splits == 1 or length > 65536 else 2048)
+    blocks = {d.letter: 1 for d in _outer(dims)} | {"r": block}
+    walk = SPLIT if splits > 1 else LOOPED
+    return Layout(dims, blocks, walk, warps_for(block, 16, facts), splits=splits, wide=wide)
+
+
+def _few_rows(rows: int, length: int, facts: DeviceFacts) -> bool:
+    return rows * 4 < facts.processors and length >= 2 * _SPLIT_ROW
+
+
+def _whole_rows(dims: tuple[TileDim, ...], reduction: TileDim, rows: int, facts: DeviceFacts, wide: bool) -> Layout:
+    row = power_of_2(extent_hint(reduction.numel))
+    blocks = {d.letter: 1 for d in _outer(dims)} | {"r": row}
+    fastest = _outer(dims)[-1]
+    # Short rows: several to a program, as long as every processor still has some.
+    while (
+        _elements(blocks) < 2048
+        and blocks[fastest.letter] < power_of_2(extent_hint(fastest.numel))
+        and rows // (2 * blocks[fastest.letter]) >= 2 * facts.processors
+    ):
+        blocks[fastest.letter] *= 2
+    each = 16 if row <= 16384 else 32
+    return Layout(dims, blocks, PERSISTENT, warps_for(_elements(blocks), each, facts), wide=wide)
+
+
+def _splits(programs: int, length: int, facts: DeviceFacts) -> int:
+    """Programs that share a row, so that there are about eight a processor."""
+    wanted = -(-8 * facts.processors // max(programs, 1))
+    if programs >= 2 * facts.processors:
+        return 1
+    return max(min(power_of_2(wanted), power_of_2(length // _SPLIT_ROW) if length >= _SPLIT_ROW else 1, 1024), 1)
+
+
+def _column_reduction(
+    dims: tuple[TileDim, ...], reduction: TileDim, stages: Sequence[StageFacts], facts: DeviceFacts, wide: bool
+) -> Layout:
+    """Kept axis contiguous: a tile of whole lines along it, several rows deep."""
+    outer = _outer(dims)
+    fastest = outer[-1]
+    width = min(128, power_of_2(extent_hint(fastest.numel)))
+    blocks = {d.letter: 1 for d in outer} | {fastest.letter: width}
+    length = extent_hint(reduction.numel)
+    depth = max(min(power_of_2(length), 4096 // width), 1)
+    tiles = -(-extent_hint(total(outer)) // width)
+    if isinstance(reduction.numel, int) and power_of_2(length) <= depth:
+        blocks["r"] = power_of_2(length)
+        return Layout(dims, blocks, PERSISTENT, warps_for(_elements(blocks), 16, facts), wide=wide)
+    blocks["r"] = depth
+    wanted = -(-8 * facts.processors // tiles) if tiles < 4 * facts.processors else 1
+    splits = max(min(power_of_2(wanted), power_of_2(length // (2 * depth)) if length >= 4 * depth else 1, 1024), 1)
+    walk = SPLIT if splits > 1 else LOOPED
+    return Layout(dims, blocks, walk, warps_for(_elements(blocks), 16, facts), splits=splits, wide=wide)
+
+
+def combine_layout(layout: Layout, dim: TileDim, facts: DeviceFacts) -> Layout:
+    """The layout of the function that combines the partial results of a split reduction along `dim`."""
+    depth = power_of_2(extent_hint(dim.numel))
+    fastest = layout.outer[-1]
+    width = max(min(power_of_2(extent_hint(fastest.numel)), 64, 4096 // depth), 1)
+    blocks = {d.letter: 1 for d in layout.outer} | {fastest.letter: width, dim.letter: depth}
+    return Layout((*layout.outer, dim), blocks, PERSISTENT, warps_for(_elements(blocks), 8, facts), wide=layout.wide)

@@ -1,0 +1,142 @@
+"""Runs generated programs on CPU tensors with Triton's interpreter: the check of generated code where there is no GPU.
+
+The interpreter has no vendor maths library and reduces with custom functions one element at a time, so both are given
+here: maths through torch's CPU functions, the library's reductions through whole-array steps.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+import types
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from triptych_inductor.codegen.triton.records import MODULE_HEADER, TritonProgram, evaluate, grid_size
+
+LIBRARY = "triptych_device_library"
+
+_UNARY = {
+    "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log, "log2": torch.log2,
+    "log10": torch.log10, "log1p": torch.log1p, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin,
+    "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh,
+    "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf, "erfc": torch.erfc,
+    "erfinv": torch.erfinv, "lgamma": torch.lgamma, "rsqrt": torch.rsqrt, "floor": torch.floor, "ceil": torch.ceil,
+    "rint": torch.round, "trunc": torch.trunc,
+}  # fmt: skip
+_BINARY = {
+    "pow": torch.pow,
+    "atan2": torch.atan2,
+    "hypot": torch.hypot,
+    "fmod": torch.fmod,
+    "copysign": torch.copysign,
+}
+
+
+def require_interpreter() -> None:
+    """`RuntimeError` unless Triton was imported as an interpreter: its own functions are made one way or the other."""
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        raise RuntimeError("interpreted kernels need TRITON_INTERPRET=1 set before Triton is imported")
+
+
+def _load(name: str, path: Path) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def _library() -> types.ModuleType:
+    """The device library, interpreted, on top of torch's maths."""
+    require_interpreter()
+    module = _load(LIBRARY, Path(__file__).with_name("device_library.py"))
+    module.libdevice = _maths()  # type: ignore[attr-defined]
+    return module
+
+
+def _scalar(value: Any) -> int:
+    """An int of what the interpreter keeps scalars in: arrays of one element."""
+    return int(value.reshape(-1)[0]) if hasattr(value, "reshape") else int(value)
+
+
+def _maths() -> types.SimpleNamespace:
+    """Maths functions of interpreted tensors, by torch."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+    from triton.runtime.interpreter import TensorHandle
+
+    patch = interpreter._patch_lang_tensor
+
+    def patch_tensor(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)  # its own `__index__` fails from NumPy 2.4 on, which takes no arrays of one element for numbers
+        scope.set_attr(tensor, "__index__", lambda self: _scalar(self.handle.data))
+
+    interpreter._patch_lang_tensor = patch_tensor
+
+    def wrap(function: Any) -> Any:
+        def call(*args: Any) -> Any:
+            first = next(a for a in args if isinstance(a, tl.tensor))
+            arrays = [torch.as_tensor(a.handle.data if isinstance(a, tl.tensor) else a, dtype=_torch(first)) for a in args]
+            result = function(*torch.broadcast_tensors(*arrays)).numpy()
+            kind = tl.block_type(first.dtype.scalar, list(result.shape)) if result.shape else first.dtype.scalar
+            return tl.tensor(TensorHandle(result, first.dtype.scalar), kind)
+
+        return call
+
+    return types.SimpleNamespace(**{name: wrap(f) for name, f in {**_UNARY, **_BINARY}.items()})
+
+
+def _torch(value: Any) -> torch.dtype:
+    return torch.float64 if value.dtype.scalar.name == "fp64" else torch.float32
+
+
+@cache
+def _module(source: str) -> types.ModuleType:
+    """The interpreted functions of a module text."""
+    library = _library()
+    with tempfile.TemporaryDirectory(prefix="triptych-") as folder:
+        path = Path(folder) / "kernels.py"
+        path.write_text(source)
+        before = sys.modules.get(LIBRARY)
+        sys.modules[LIBRARY] = library
+        try:
+            module = _load("triptych_interpreted", path)
+            # The interpreter reads the source again at the first call: keep it where `inspect` looks.
+            for function in list(vars(module).values()):
+                if hasattr(function, "fn") and hasattr(function, "rewrite"):
+                    function.rewrite()
+        finally:
+            if before is None:
+                del sys.modules[LIBRARY]
+            else:
+                sys.modules[LIBRARY] = before
+    module.libdevice = library.libdevice  # type: ignore[attr-defined]
+    return module
+
+
+def _workspace_tensor(dtype: str, numel: int) -> torch.Tensor:
+    kind = getattr(torch, dtype)
+    return torch.full((max(numel, 1),), 77 if kind is not torch.bool else True, dtype=kind)
+
+
+def run_interpreted(program: TritonProgram, buffers: Sequence[torch.Tensor], sizes: Sequence[int] = ()) -> None:
+    """Run a program on contiguous or strided CPU tensors, in the order of `program.buffers`; outputs are written in place.
+
+    Raises `AssertionError` where a device assertion fails (an index out of range).
+    """
+    spaces = [_workspace_tensor(w.dtype, evaluate(w.numel, list(sizes))) for w in program.workspaces]
+    arguments: list[Any] = [*buffers, *sizes, *spaces]
+    for function in program.functions:
+        programs = grid_size(function, list(sizes))
+        if programs == 0:
+            continue
+        compiled = getattr(_module(MODULE_HEADER + "\n\n\n" + function.source), function.name)
+        compiled[(programs,)](*(arguments[p.arg] for p in function.params), **dict(function.constants))

@@ -1,0 +1,76 @@
+"""The layout of one function: tile dimensions with block sizes, how the reduction axes are walked, warps, index width.
+
+A layout is made by the heuristics (`heuristics.py`) and read by the writer; print it to see what was chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from triptych_inductor.codegen.triton.indexing import Extent
+from triptych_inductor.codegen.triton.tiles import TileDim
+
+PERSISTENT = "persistent"  # the reduction axes fit into one tile (or there are none)
+LOOPED = "looped"  # one program walks the reduction axes in blocks
+SPLIT = "split"  # several programs share a row: partial results, then a function that combines them
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`blocks`: block size by letter. `walk`: one of the three words above. `splits`: programs that share a row (`SPLIT`).
+
+    `wide`: indices have 64 bits.
+    """
+
+    dims: tuple[TileDim, ...]
+    blocks: dict[str, int]
+    walk: str
+    num_warps: int
+    num_stages: int = 1
+    splits: int = 1
+    wide: bool = False
+
+    @property
+    def outer(self) -> tuple[TileDim, ...]:
+        return tuple(d for d in self.dims if d.letter not in "rs")
+
+    @property
+    def reduction(self) -> TileDim | None:
+        return next((d for d in self.dims if d.letter in "rs"), None)
+
+    def block(self, dim: TileDim) -> int:
+        return self.blocks[dim.letter]
+
+    def needs_mask(self, dim: TileDim) -> bool:
+        """Whether some tile reaches past the end of `dim`."""
+        if isinstance(dim.numel, int):
+            return dim.numel % self.block(dim) != 0
+        return self.block(dim) != 1
+
+    def shape(self, positions: frozenset[int]) -> str:
+        """Text of the shape of a value that varies along the dimensions at `positions`."""
+        return "[" + ", ".join(d.block if d.position in positions else "1" for d in self.dims) + "]"
+
+    def expand(self, position: int) -> str:
+        """Text of the subscript that puts a one-dimensional range along the dimension at `position`."""
+        if len(self.dims) == 1:
+            return ""
+        return "[" + ", ".join(":" if d.position == position else "None" for d in self.dims) + "]"
+
+    def keep(self) -> str:
+        """Text of the subscript that puts a reduced axis back, with extent 1."""
+        return "[" + ", ".join([":"] * (len(self.dims) - 1) + ["None"]) + "]"
+
+    def __str__(self) -> str:
+        tile = " x ".join(f"{d.letter}:{self.block(d)} of {d.numel}" for d in self.dims)
+        split = f", {self.splits} splits" if self.walk == SPLIT else ""
+        width = 64 if self.wide else 32
+        return f"{self.walk} [{tile}], {self.num_warps} warps{split}, {width}-bit indices"
+
+
+def total(dims: tuple[TileDim, ...]) -> Extent:
+    """Product of the extents of dimensions."""
+    result: Extent = 1
+    for dim in dims:
+        result = result * dim.numel
+    return result

@@ -1,0 +1,233 @@
+"""Sections of a function: the loop over the reduction axes, what follows it, and reductions under each layout.
+
+`run` writes the values that a set of roots needs, stage by stage in program order, each once. A section is one such run: the
+loop of a group of stages, or the points after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from triptych_inductor.codegen.triton import reductions
+from triptych_inductor.codegen.triton.dtypes import text_of
+from triptych_inductor.codegen.triton.facts import StageFacts, operands
+from triptych_inductor.codegen.triton.layout import Layout
+from triptych_inductor.codegen.triton.nodes import NodeWriter
+from triptych_inductor.codegen.triton.writer import HEAD, LOOP, KernelContext, Text
+from triptych_inductor.loops.handlers import Value
+
+Root = tuple[StageFacts, Value]
+
+
+class SectionWriter(NodeWriter):
+    """Writes sections. In a loop, reductions only take their step; `finish` makes their results."""
+
+    def __init__(self, context: KernelContext, layout: Layout) -> None:
+        super().__init__(context, layout)
+        self._pending: list[tuple[StageFacts, Value, list[str]]] = []
+        self._states = 0
+
+    # Which nodes a set of roots needs.
+
+    def needed(self, roots: Iterable[Root]) -> dict[int, set[int]]:
+        """Numbers of the values to write, by stage number; values written before are not followed."""
+        found: dict[int, set[int]] = {}
+        todo = list(roots)
+        while todo:
+            stage, node = todo.pop()
+            mine = found.setdefault(stage.number, set())
+            if node.number in mine or (stage.number, node.number) in self.values:
+                continue
+            mine.add(node.number)
+            if node.op == "local_get":
+                made = self.context.definitions[(stage.number, node.number)]
+                todo.append((made.stage, made.value))
+            if node.region is not None:
+                todo += [(d.stage, d.value) for d in self._locals_inside(stage, node)]
+            todo += [(stage, n) for n in operands(node, stage)]
+        return found
+
+    def _locals_inside(self, stage: StageFacts, node: Value) -> list[Any]:
+        assert node.region is not None
+        table = self.context.definitions
+        found = []
+        for inner in node.region.walk():
+            if inner.op == "local_get":
+                found.append(table[(stage.number, inner.number)])
+        return found
+
+    def run(self, roots: Sequence[Root]) -> None:
+        """Write `roots` and what they need, in program order."""
+        wanted = self.needed(roots)
+        for stage in self.context.stages:
+            numbers = wanted.get(stage.number)
+            if not numbers:
+                continue
+            self.comment(stage)
+            for node in stage.nodes:
+                if node.number in numbers:
+                    self.write(stage, node)
+
+    def comment(self, stage: StageFacts) -> None:
+        """The user's lines that a stage comes from."""
+        for origin in stage.stage.origin:
+            for text in str(origin).splitlines():
+                self.line(f"# {text}", LOOP if self.loop is not None and stage.stage.reduced else HEAD)
+
+    # Reductions.
+
+    def on_reduce(self, stage: StageFacts, node: Value) -> Any:
+        kind, dtype = node.attrs
+        value = self.get(stage, node.args[0])
+        if self.loop is None:
+            return self._at_once(kind, dtype, value)
+        state = self._start(kind, dtype)
+        self._step(kind, dtype, state, self._prepared(kind, dtype, value))
+        self._pending.append((stage, node, state))
+        return None
+
+    def _prepared(self, kind: str, dtype: torch.dtype, value: Text) -> str:
+        """The reduced value in the work dtype, over the whole tile."""
+        work = reductions.work_dtype(kind, dtype)
+        text = value.name
+        if kind in ("any", "all"):
+            text = f"({text} != 0).to(tl.int32)" if value.dtype is not torch.bool else f"{text}.to(tl.int32)"
+        elif work is not value.dtype:
+            text = f"{text}.to({text_of(work)})"
+        return self.tile(Text(text, work, value.dims))
+
+    def _row_mask(self) -> str:
+        reduction = self.layout.reduction
+        assert reduction is not None
+        return f"{reduction.letter}mask" if self.layout.needs_mask(reduction) else ""
+
+    def _position(self) -> str:
+        """The position of each element in the row-major order of the reduction axes, over the whole tile."""
+        whole = frozenset(d.position for d in self.layout.dims)
+        return self.spread(self.address(self.context.row_major, {}), whole)
+
+    def _at_once(self, kind: str, dtype: torch.dtype, value: Text) -> Any:
+        """Results of a reduction whose axes fit into the tile."""
+        reduction = self.layout.reduction
+        assert reduction is not None
+        work = reductions.work_dtype(kind, dtype)
+        prepared = self._prepared(kind, dtype, value)
+        if kind == "welford":
+            return self._moments(prepared, work, dtype)
+        spec = reductions.spec(kind)
+        mask = self._row_mask()
+        state = [prepared] if len(spec.parts) == 1 else [prepared, self._position()]
+        types = reductions.part_dtypes(kind, dtype, self.layout.wide)
+        if mask:
+            start = [reductions.identity_text(w, t, self.layout.wide) for w, t in zip(spec.start, types, strict=True)]
+            state = [f"tl.where({mask}, {s}, {i}).to({text_of(t)})" for s, i, t in zip(state, start, types, strict=True)]
+        return self.results(kind, dtype, reductions.final_text(kind, state, reduction.position))
+
+    def _moments(self, value: str, work: torch.dtype, dtype: torch.dtype) -> tuple[Text, ...]:
+        """Mean, sum of squared deviations and count of a whole row, in two passes over the tile."""
+        reduction = self.layout.reduction
+        assert reduction is not None
+        axis, keep, mask = reduction.position, self.layout.keep(), self._row_mask()
+        count = f"tl.full([], {self.extent(reduction.numel)}, {text_of(work)})"
+        full = f"tl.where({mask}, {value}, 0.0)" if mask else value
+        outer = frozenset(d.position for d in self.layout.outer)
+        mean = self.assign(f"tl.sum({full}, {axis}){keep} / {count}", work, outer, HEAD)
+        deviation = f"{value} - {mean.name}"
+        deviation = f"tl.where({mask}, {deviation}, 0.0)" if mask else deviation
+        whole = frozenset(d.position for d in self.layout.dims)
+        spread = self.assign(deviation, work, whole, HEAD)
+        m2 = self.assign(f"tl.sum({spread.name} * {spread.name}, {axis}){keep}", work, outer, HEAD)
+        return tuple(self._rounded(t, work, dtype) for t in (mean, m2, Text(count, work, frozenset())))
+
+    def _rounded(self, value: Text, work: torch.dtype, dtype: torch.dtype) -> Text:
+        if work is dtype:
+            return value
+        return self.assign(f"{value.name}.to({text_of(dtype)})", dtype, value.dims, value.place)
+
+    def results(self, kind: str, dtype: torch.dtype, final: str) -> Any:
+        """The value of a `reduce` node from its final step: a text, or three for `welford`."""
+        return self.conclude(kind, dtype, self.state(kind, dtype, final))
+
+    def state(self, kind: str, dtype: torch.dtype, final: str) -> list[Text]:
+        """Name the parts of a reduced state, one each outer point."""
+        types = reductions.part_dtypes(kind, dtype, self.layout.wide)
+        names = [f"t{self._count + k}" for k in range(len(types))]
+        self._count += len(types)
+        self.line(f"{', '.join(names)} = {final}", HEAD)
+        outer = frozenset(d.position for d in self.layout.outer)
+        keep = self.layout.keep()
+        return [self.assign(f"{n}{keep}", t, outer, HEAD) for n, t in zip(names, types, strict=True)]
+
+    def conclude(self, kind: str, dtype: torch.dtype, parts: list[Text]) -> Any:
+        """From the parts of a reduced state to the node's value."""
+        if kind in ("any", "all"):
+            return self.assign(f"{parts[0].name} != 0", torch.bool, parts[0].dims, HEAD)
+        if kind in ("argmax", "argmin"):
+            return self.assign(f"{parts[1].name}.to(tl.int64)", torch.int64, parts[1].dims, HEAD)
+        work = reductions.work_dtype(kind, dtype)
+        if kind == "welford":
+            return tuple(self._rounded(p, work, dtype) for p in parts)
+        if dtype is torch.bool:
+            return self.assign(f"{parts[0].name} != 0", torch.bool, parts[0].dims, HEAD)
+        return self._rounded(parts[0], work, dtype)
+
+    def _start(self, kind: str, dtype: torch.dtype) -> list[str]:
+        """Accumulators of one reduction, set to the identity before the loop."""
+        types = reductions.part_dtypes(kind, dtype, self.layout.wide)
+        whole = self.layout.shape(frozenset(d.position for d in self.layout.dims))
+        names = []
+        for word, part in zip(reductions.spec(kind).start, types, strict=True):
+            names.append(f"acc{self._states}")
+            self._states += 1
+            start = reductions.identity_text(word, part, self.layout.wide)
+            self.head.append(f"{names[-1]} = tl.full({whole}, {start}, {text_of(part)})")
+        return names
+
+    def _step(self, kind: str, dtype: torch.dtype, state: list[str], value: str) -> None:
+        """Take one block into the accumulators; elements past the end leave them as they are."""
+        mask = self._row_mask()
+        types = reductions.part_dtypes(kind, dtype, self.layout.wide)
+        position = self._position() if len(state) == 2 else ""
+        shown = mask or "True"
+        if kind == "welford":
+            inside = self.tile(Text(shown, torch.bool, self._moving())) if mask else self._always()
+            text = reductions.step_text(kind, dtype, state, value, position, inside)
+            self.line(f"{', '.join(state)} = {text}", LOOP)
+            return
+        text = reductions.step_text(kind, dtype, state, value, position, shown)
+        if len(state) == 1:
+            new = f"tl.where({mask}, {text}, {state[0]})" if mask else text
+            self.line(f"{state[0]} = ({new}).to({text_of(types[0])})", LOOP)
+            return
+        fresh = [f"{name}_new" for name in state]
+        self.line(f"{', '.join(fresh)} = {text}", LOOP)
+        for old, new in zip(state, fresh, strict=True):
+            self.line(f"{old} = tl.where({mask}, {new}, {old})" if mask else f"{old} = {new}", LOOP)
+
+    def _moving(self) -> frozenset[int]:
+        reduction = self.layout.reduction
+        assert reduction is not None
+        return frozenset({reduction.position})
+
+    def _always(self) -> str:
+        whole = self.layout.shape(frozenset(d.position for d in self.layout.dims))
+        return f"tl.full({whole}, 1, tl.int1)"
+
+    def finish(self) -> None:
+        """After the loop: reduce the accumulators along the axis."""
+        for stage, node, parts in self.partial_results():
+            self.values[(stage.number, node.number)] = self.conclude(*node.attrs, parts)
+
+    def partial_results(self) -> list[tuple[StageFacts, Value, list[Text]]]:
+        """After the loop: the reduced state of each of its reductions, in the work dtypes."""
+        reduction = self.layout.reduction
+        assert reduction is not None
+        done = []
+        for stage, node, state in self._pending:
+            kind, dtype = node.attrs
+            done.append((stage, node, self.state(kind, dtype, reductions.final_text(kind, state, reduction.position))))
+        self._pending.clear()
+        return done
