@@ -158,6 +158,6 @@ class Cut:
             if successor.stack[slot]:
                 code += build.store_fast(stack_name(slot))
         hidden = self.shape.origin.co_cellvars
-        names = tuple(name for name in self.live_locals(successor.position) if name not in hidden)
+        names = tuple(sorted(name for name in self.live_locals(successor.position) if name not in hidden))
         layout = Layout(self.shape.origin, successor.position, successor.stack, names)
         return [*code, *self.resume(layout)]

@@ -1,34 +1,187 @@
-"""Symbolic sizes and numbers of one trace."""
+"""Symbolic sizes and numbers of one trace: which are symbolic, their symbols, and the guards on them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 
-from triptych_dynamo._torch_compat import ShapeEnv, make_fake_mode
+from triptych_dynamo._torch_compat import (
+    ShapeEnv,
+    make_fake_mode,
+    new_symbol,
+    symbolic_int,
+    user_marks,
+)
+from triptych_dynamo.guards.facts import ShapeFact
+from triptych_dynamo.sources import TensorSizeSource, TensorStrideSource
+from triptych_dynamo.trace.history import History
+from triptych_dynamo.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.sources import Source
     from triptych_dynamo.trace.trace import Trace
     from triptych_dynamo.values.base import Value
+    from triptych_dynamo.values.tensor import TensorValue
+
+_INT64 = (-(2**63), 2**63 - 1)
 
 
 class Shapes:
-    """The fake mode and its shape environment."""
+    """The fake mode, its shape environment, and where symbols come from.
 
-    def __init__(self) -> None:
+    Args:
+        dynamic: None: what changed between compiles is symbolic; True: every size but 0 and 1; False: none.
+        history: what earlier compiles of the frame saw.
+    """
+
+    def __init__(self, dynamic: bool | None = None, history: History | None = None) -> None:
         self.env = ShapeEnv()
         self.fake_mode = make_fake_mode(self.env)
+        self.dynamic = dynamic
+        self.history = history or History()
+        self.sources: dict[sympy.Symbol, list[Source]] = {}
+        self.facts: list[tuple[Any, dict[Any, Source]]] = []  # (expression, extra symbols)
+        self._sizes: dict[tuple[int, int], SymbolicValue] = {}
 
+    # -- tensors -------------------------------------------------------------------------------------------------------------
+    def fake_input(self, obj: torch.Tensor, source: Source | None) -> torch.Tensor:
+        """The fake tensor of a real one; dimensions that are symbolic have symbols of their own."""
+        dims = self._dynamic_dims(obj, source) if source is not None else frozenset()
+        if not dims or source is None or not _is_plain(obj):
+            return self.fake_mode.from_tensor(obj, static_shapes=True)
+        sizes = [
+            self._size_symbol(size, TensorSizeSource(source, dim), obj, dim) if dim in dims else sympy.Integer(size)
+            for dim, size in enumerate(obj.shape)
+        ]
+        strides = self._strides(obj, sizes, source)
+        return self._make(obj, [self._number(size) for size in sizes], [self._number(stride) for stride in strides])
+
+    def _dynamic_dims(self, obj: torch.Tensor, source: Source) -> frozenset[int]:
+        varying = self.history.varying_dims(source, tuple(obj.shape))
+        dynamic, static = user_marks(obj)
+        if isinstance(obj, torch.nn.Parameter):
+            return dynamic
+        if self.dynamic is False:
+            chosen = dynamic
+        elif self.dynamic:
+            chosen = frozenset(range(obj.ndim)) - static
+        else:
+            chosen = (varying | dynamic) - static
+        return frozenset(dim for dim in chosen if obj.shape[dim] not in (0, 1))
+
+    def _size_symbol(self, size: int, source: Source, obj: torch.Tensor, dim: int) -> Any:
+        symbol = new_symbol(self.env, size, str(source), duck=True)
+        if symbol not in self.sources:
+            self.facts.append((sympy.Ge(symbol, 2, evaluate=False), {}))
+        self.sources.setdefault(symbol, []).append(source)
+        return symbol
+
+    def _strides(self, obj: torch.Tensor, sizes: list[Any], source: Source) -> list[Any]:
+        """Strides as expressions over the sizes inside of them; a stride that is none is taken as it is, and guarded."""
+        order = sorted(range(obj.ndim), key=lambda dim: (obj.stride(dim), obj.shape[dim]))
+        strides: list[Any] = [sympy.Integer(stride) for stride in obj.stride()]
+        candidates: dict[int, Any] = {1: sympy.Integer(1)}
+        for dim in order:
+            stride = obj.stride(dim)
+            if stride in candidates:
+                strides[dim] = candidates[stride]
+            candidates[stride * obj.shape[dim]] = strides[dim] * sizes[dim]
+        for dim, expression in enumerate(strides):
+            if expression.free_symbols:
+                symbol = sympy.Symbol(f"stride{len(self.facts)}", integer=True)
+                self.facts.append((sympy.Eq(symbol, expression), {symbol: TensorStrideSource(source, dim)}))
+        return strides
+
+    def _number(self, expression: Any) -> Any:
+        return int(expression) if expression.is_number else symbolic_int(self.env, expression)
+
+    def _make(self, obj: torch.Tensor, sizes: list[Any], strides: list[Any]) -> torch.Tensor:
+        with self.fake_mode, torch.enable_grad():
+            fake = torch.empty_strided(sizes, strides, dtype=obj.dtype, device=obj.device)
+            if obj.requires_grad:
+                fake.requires_grad_()
+                if not obj.is_leaf:
+                    fake = fake.view_as(fake)
+        return fake
+
+    # -- numbers ---------------------------------------------------------------------------------------------------------------
     def number_input(self, tx: Frame, obj: Any, source: Source) -> Value | None:
         """The symbolic value of a number from outside, or None when it is taken as a constant."""
-        return None
+        if type(obj) is not int or self.dynamic is False:
+            return None
+        if not self.history.varies(source, obj) or obj in (0, 1):
+            return None
+        if not _INT64[0] <= obj <= _INT64[1]:
+            return None
+        known = tx.trace.number_inputs.get(source)
+        if known is None:
+            symbol = new_symbol(self.env, obj, str(source), duck=False)
+            self.sources.setdefault(symbol, []).append(source)
+            sym = symbolic_int(self.env, symbol)
+            tx.guard("int_in", source, _INT64)
+            self.facts.append((sympy.Or(symbol < 0, symbol > 1, evaluate=False), {}))
+            node = tx.trace.graph.add_input(source, sym)
+            known = tx.trace.number_inputs[source] = SymbolicValue(node, sym, source)
+        return known
 
-    def fake_input(self, obj: torch.Tensor, source: Source | None) -> torch.Tensor:
-        """The fake tensor of a real one."""
-        return self.fake_mode.from_tensor(obj, static_shapes=True)
+    def size_value(self, tx: Frame, tensor: TensorValue, dim: int, size: Any) -> Value:
+        """`tensor.size(dim)` of a symbolic size."""
+        key = (id(tensor), dim)
+        if key not in self._sizes:
+            node = tx.trace.graph.graph.call_method("size", (tensor.node, dim))
+            node.meta.update(val=size, stack_trace=tx.trace.graph.stack_trace())
+            value = SymbolicValue.of(node, size)
+            if not isinstance(value, SymbolicValue):
+                return value
+            self._sizes[key] = value
+        return self._sizes[key]
 
+    def product_of_sizes(self, tx: Frame, tensor: TensorValue) -> Value:
+        """`tensor.numel()` of symbolic sizes."""
+        return tx.call_graph("numel", [tensor])
+
+    def decide(self, tx: Frame, sym: Any) -> bool:
+        """The truth of a symbolic number in this run; a guard keeps it."""
+        try:
+            return bool(sym)
+        except Exception as error:
+            return tx.unsupported("data-dependent", str(error)[:200])
+
+    def specialize(self, tx: Frame, sym: Any) -> Any:
+        """The number that `sym` is in this run; a guard keeps it."""
+        convert = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(sym)]
+        try:
+            return convert(sym)
+        except Exception as error:
+            return tx.unsupported("data-dependent", str(error)[:200])
+
+    # -- guards ------------------------------------------------------------------------------------------------------------------
     def add_guards(self, trace: Trace) -> None:
-        """Guards of the symbolic sizes."""
+        """Guards of the decisions that the trace made, of ranges, and of sizes that share one symbol."""
+        for symbol, sources in self.sources.items():
+            for number, other in enumerate(sources[1:]):
+                twin = sympy.Symbol(f"{symbol}_{number}", integer=True)
+                self._guard(trace, sympy.Eq(symbol, twin), {twin: other})
+        for expression, extra in self.facts:
+            self._guard(trace, expression, extra)
+        for guard in self.env.guards:
+            self._guard(trace, guard.expr, {})
+
+    def _guard(self, trace: Trace, expression: Any, extra: dict[Any, Source]) -> None:
+        if expression in (sympy.true, True):
+            return
+        symbols = sorted(expression.free_symbols, key=str)
+        known = {symbol: extra.get(symbol) or self._source(symbol) for symbol in symbols}
+        trace.guard("shape", None, ShapeFact(expression, tuple(known.items())))
+
+    def _source(self, symbol: Any) -> Source:
+        return self.sources[symbol][0]
+
+
+def _is_plain(obj: torch.Tensor) -> bool:
+    """Whether size, stride, dtype and device say all about a tensor's layout."""
+    plain = obj.layout is torch.strided and not obj.is_quantized and type(obj) is torch.Tensor
+    return plain and not obj.is_conj() and not obj.is_neg() and obj.storage_offset() == 0

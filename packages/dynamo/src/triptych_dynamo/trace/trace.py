@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import CodeType
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.options import Options
     from triptych_dynamo.values.base import Value
     from triptych_dynamo.values.cells import CellValue
+    from triptych_dynamo.values.symbolic import SymbolicValue
 
 _current: ContextVar[Trace | None] = ContextVar("triptych_trace", default=None)
 MAX_DEPTH = 90  # inlined calls; each takes several Python frames of the tracer
@@ -51,11 +52,13 @@ class Trace:
         self.effects = Effects()
         self.inputs = Inputs(self)
         self.tensor_attributes = TensorAttributes(self)
+        self.number_inputs: dict[Source, SymbolicValue] = {}
         self.guards: dict[Any, Guard] = {}
         self.frames: list[Frame] = []
         self.scopes: dict[int, GlobalScope] = {}
         self.root: Frame | None = None
         self.steps = 0  # root instructions run so far
+        self.open_modes: list[tuple[Callable[[Any], None], Any]] = []  # (exit, token) of modes entered for real
         self._wrapped: dict[int, tuple[Any, Value]] = {}
         self._by_source: dict[Source, Any] = {}
 
@@ -72,6 +75,9 @@ class Trace:
         try:
             yield
         finally:
+            while self.open_modes:
+                leave, mode = self.open_modes.pop()
+                leave(mode)
             _current.reset(token)
 
     # -- guards and wrapping ----------------------------------------------------------------------------------------------

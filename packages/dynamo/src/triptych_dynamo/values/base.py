@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.errors import TracedException
+
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
     from triptych_dynamo.interpreter.frame import Frame
@@ -99,6 +101,15 @@ class Value:
     def iterate(self, tx: Frame) -> Iterator[Value]:
         """A Python-level iterator over the values (for unpacking, `list(obj)`, star arguments)."""
         return tx.unsupported("iterate", f"iterating {self!r}")
+
+    def next_item(self, tx: Frame) -> Value | None:
+        """`next(obj)`, or None at the end."""
+        try:
+            return self.call_method(tx, "__next__", [], {})
+        except TracedException as error:
+            if issubclass(error.value.python_type(), StopIteration):
+                return None
+            raise
 
     def key(self, tx: Frame) -> Any:
         """A hashable stand-in that is equal exactly for values that are equal as dictionary keys."""
