@@ -1,0 +1,78 @@
+"""The store on disk: content-addressed files under the user's cache folder.
+
+A record is a file named by the hash of its key: a line with the checksum of the payload, then the payload. It is
+written to a temporary name and renamed, so that readers see whole records only; a damaged record counts as missing.
+Where the folder cannot be written the store keeps nothing, and everything still works.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+FORMAT = b"triptych 1 "
+
+
+def cache_directory() -> Path:
+    """TRIPTYCH_CACHE_DIR, or `triptych` in the user's cache folder (XDG)."""
+    explicit = os.environ.get("TRIPTYCH_CACHE_DIR")
+    if explicit:
+        return Path(explicit)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "triptych"
+
+
+def digest(*parts: str | bytes) -> str:
+    """Hash of the parts, each with its length, so that no two lists of parts meet."""
+    state = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
+        state.update(len(data).to_bytes(8, "little"))
+        state.update(data)
+    return state.hexdigest()
+
+
+class Store:
+    """Records of one kind ("cpp", "graph", ...) under a cache folder."""
+
+    def __init__(self, kind: str, root: Path | None = None) -> None:
+        self.directory = (cache_directory() if root is None else root) / kind
+
+    def path(self, key: str) -> Path:
+        """Where the record of `key` (a `digest`) lies."""
+        return self.directory / key[:2] / key[2:]
+
+    def get(self, key: str) -> bytes | None:
+        """The payload of a record, None where there is none or it is damaged (then it is removed)."""
+        path = self.path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        head, separator, payload = data.partition(b"\n")
+        if separator and head == FORMAT + hashlib.sha256(payload).hexdigest().encode():
+            return payload
+        try:
+            path.unlink()
+        except OSError:
+            pass
+        return None
+
+    def put(self, key: str, payload: bytes) -> bool:
+        """Write a record; False where the folder cannot be written."""
+        path = self.path(key)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(FORMAT + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload)
+                os.replace(name, path)
+            except BaseException:
+                os.unlink(name)
+                raise
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,1 @@
+"""C++ code generation: `Kernel` records to self-contained translation units."""
