@@ -119,7 +119,7 @@ class _Generator:
         facts: dict[str, Any]
         try:
             made = triptych_inductor.compile(gm, example_inputs, options=self._options)
-        except triptych_inductor.CompilerNotFound as error:
+        except triptych_inductor.CompilerNotFoundError as error:
             if not self._told_of_missing_compiler:
                 self._told_of_missing_compiler = True
                 _warn("graphs run eagerly, because there is no C++ compiler", error)
