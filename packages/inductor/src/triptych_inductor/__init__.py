@@ -1,3 +1,17 @@
-"""triptych_inductor: see README.md."""
+"""triptych_inductor: fast machine code from ATen fx graphs. See README.md.
+
+    compiled = triptych_inductor.compile(gm, example_inputs)
+    compiled(*inputs)
+"""
 
 from triptych_inductor.__about__ import __version__ as __version__
+from triptych_inductor.compile import CompiledGraph as CompiledGraph
+from triptych_inductor.compile import compile as compile
+from triptych_inductor.errors import InductorError as InductorError
+from triptych_inductor.errors import LoweringError as LoweringError
+from triptych_inductor.errors import OptionsError as OptionsError
+from triptych_inductor.lowering.registry import register_lowering as register_lowering
+from triptych_inductor.options import Options as Options
+from triptych_inductor.options import list_mode_options as list_mode_options
+from triptych_inductor.options import list_options as list_options
+from triptych_inductor.passes.pipeline import register_pass as register_pass

@@ -1,0 +1,32 @@
+"""The only place of this package that touches names of torch without a public promise, and their differences by release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
+from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
+from torch.utils._sympy.functions import FloorDiv as FloorDiv
+from torch.utils._sympy.functions import Mod as Mod
+from torch.utils._sympy.printers import PythonPrinter as PythonPrinter
+
+
+def symbol_hints(values: Iterable[Any]) -> dict[Any, int]:
+    """Typical values of the symbols in fake tensors and SymInts, as their shape environment recorded them."""
+    hints: dict[Any, int] = {}
+    for value in values:
+        numbers = [*value.shape, *value.stride()] if isinstance(value, torch.Tensor) and value.layout is torch.strided else [value]
+        for number in numbers:
+            if isinstance(number, torch.SymInt) and number.node.expr.is_Symbol and number.node.has_hint():
+                hints[number.node.expr] = int(number.node.hint)
+    return hints
+
+
+def detect_fake_mode(values: Iterable[Any]) -> FakeTensorMode | None:
+    """The fake mode of the first fake tensor among the values."""
+    for value in values:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return None

@@ -1,0 +1,207 @@
+"""`Builder`: makes buffers and nodes for lowering functions, and decides when a lazy tensor is realised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from triptych_inductor.ir import extents
+from triptych_inductor.ir.extents import Extent, contiguous_strides, same_all
+from triptych_inductor.ir.nodes import Buffer, ExternNode, IRGraph, LoopNode, Strided, map_leaves
+from triptych_inductor.ir.tensors import (
+    LazyTensor,
+    address,
+    axis_vars,
+    fresh_axes,
+    new_buffer,
+    record_body,
+    store_node,
+)
+from triptych_inductor.loops import ops
+from triptych_inductor.loops.table import reduction_dtype
+
+# Note [When a lazy tensor is realised]
+# Inlining recomputes, storing costs memory traffic unless fusion keeps the value in the kernel. A tensor of several users is stored
+# when recomputing it is dear (its arithmetic weighs HEAVY or more) or reads more than storing it would (two or more buffers). Any recipe
+# is stored once it weighs LIMIT or reads READ_LIMIT buffers, which bounds the size of inlined expressions.
+HEAVY = 6
+LIMIT = 160
+READ_LIMIT = 12
+
+
+class Builder:
+    """Grows an `IRGraph`. Lowering functions see it as `ctx.builder`."""
+
+    def __init__(self, graph: IRGraph) -> None:
+        self.graph = graph
+        self.dtypes: dict[str, torch.dtype] = {}
+        self.origin: tuple[str, ...] = ()
+        self._counts: dict[str, int] = {}
+        self.results: list[LazyTensor] = []  # values of graph nodes so far: a mutation must not overtake their reads
+
+    def fresh_name(self, prefix: str) -> str:
+        """`buf0`, `buf1`, ..."""
+        count = self._counts.get(prefix, 0)
+        self._counts[prefix] = count + 1
+        return f"{prefix}{count}"
+
+    def hint(self, value: Extent) -> int:
+        """A typical number for an extent; for cost and order only."""
+        return extents.hint(value, self.graph.hints)
+
+    def add_buffer(self, buffer: Buffer) -> Buffer:
+        self.graph.buffers[buffer.name] = buffer
+        self.dtypes[buffer.name] = buffer.dtype
+        return buffer
+
+    def add_node(self, node: LoopNode | ExternNode) -> None:
+        self.graph.nodes.append(node)
+
+    def of_buffer(self, buffer: Buffer) -> LazyTensor:
+        """A buffer as a (realised) lazy tensor."""
+        window = Strided(buffer, buffer.size, buffer.stride)
+        return LazyTensor(self, buffer.size, buffer.dtype, buffer.device, strided=window, weight=0)
+
+    # -- realising ----------------------------------------------------------------------------------------------------
+
+    def realise(self, tensor: LazyTensor, stride: Sequence[Extent] | None = None) -> Strided:
+        """Store the tensor (views: their base, where the view is then a strided window) and give its window.
+
+        `stride`: strides wanted for a newly made buffer; default those of eager's result.
+        """
+        if tensor.strided is not None:
+            return tensor.strided
+        if tensor.base is not None and tensor.restride is not None:
+            window = tensor.restride(self.realise(tensor.base))
+            if window is not None:
+                tensor.strided = window
+                tensor.recipe, tensor.parents = None, ()
+                return window
+        wanted = stride or tensor.stride or contiguous_strides(tensor.size)
+        if not extents.is_dense(tensor.size, wanted):
+            wanted = contiguous_strides(tensor.size)
+        buffer = new_buffer(self, tensor.size, wanted, tensor.dtype, tensor.device)
+        window = Strided(buffer, buffer.size, buffer.stride)
+        self.store(tensor, window)
+        tensor.strided = window
+        tensor.recipe, tensor.parents, tensor.base = None, (), None
+        return window
+
+    def store(self, value: LazyTensor, target: Strided, part: bool = False) -> None:
+        """A node that writes `value` into the window `target` of the same size; `part` as in `LoopNode`."""
+        if any(e == 0 for e in target.size):
+            return
+        node = store_node(self.fresh_name("op"), value, target, self.hint, self.origin)
+        node.part = part
+        self.add_node(node)
+
+    def copy(self, value: LazyTensor, stride: Sequence[Extent]) -> Strided:
+        """The tensor in new memory with exactly these strides (dense or not)."""
+        buffer = new_buffer(self, value.size, stride, value.dtype, value.device)
+        window = Strided(buffer, buffer.size, buffer.stride)
+        self.store(value, window)
+        return window
+
+    def realise_with(self, tensor: LazyTensor, stride: Sequence[Extent]) -> Strided:
+        """The tensor in memory with exactly these strides, copied when it lies otherwise."""
+        window = self.realise(tensor, stride)
+        if _strides_agree(window, stride):
+            return window
+        return self.copy(tensor, stride)
+
+    def consider(self, tensor: LazyTensor, users: int) -> None:
+        """Realise a new result where inlining it into its users would be dear; see Note [When a lazy tensor is realised]."""
+        if tensor.strided is not None or tensor.base is not None:
+            return
+        pending = tensor.pending()
+        weight = sum(t.weight for t in pending)
+        reads = len(tensor.read_buffers())
+        if weight >= LIMIT or reads >= READ_LIMIT:
+            self.realise(tensor)
+        elif users > 1 and (weight >= HEAVY or reads > 1) and self.hint(extents.product(tensor.size)) > 1:
+            self.realise(tensor)
+
+    def finish_readers(self, name: str, source: LazyTensor) -> None:
+        """Before buffer `name` is overwritten: store all results that would still read it (`source` reads as it writes)."""
+        for tensor in self.results:
+            if tensor is not source and tensor.strided is None and name in tensor.read_buffers():
+                self.realise(tensor)
+        self.results = [t for t in self.results if t.strided is None]
+        if source.strided is None and any(name in t.read_buffers() for t in source.pending() if t.base is not None):
+            self.realise(source)
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def reduction(
+        self,
+        kind: str,
+        value: LazyTensor,
+        dims: Sequence[int],
+        dtype: torch.dtype,
+        keepdim: bool = False,
+    ) -> tuple[LazyTensor, ...]:
+        """Reduce over `dims`, accumulating in `dtype`: one result (welford: mean, m2, count) in the accumulation dtype."""
+        reduced = set(dims)
+        indices = fresh_axes(value.size)
+        kept_size = tuple([1 if d in reduced else e for d, e in enumerate(value.size)])
+        size = kept_size if keepdim else tuple([e for d, e in enumerate(value.size) if d not in reduced])
+        kept = [indices[d] for d in range(value.ndim) if d not in reduced]
+        result_type = reduction_dtype(kind, dtype)
+        count = 3 if kind == "welford" else 1
+        buffers = [new_buffer(self, size, None, result_type, value.device) for _ in range(count)]
+        flat = Strided(buffers[0], tuple(size), buffers[0].stride)
+        where = [ix for d, ix in enumerate(indices) if d not in reduced]
+        if keepdim:
+            where = [indices[d] if d not in reduced else indices[d] * 0 for d in range(value.ndim)]
+
+        def body() -> None:
+            result = ops.reduce(kind, ops.cast(value.at(indices), dtype), dtype)
+            for buffer, part in zip(buffers, result if count == 3 else (result,), strict=True):
+                ops.store_reduction(buffer.name, address(flat, where), part)
+
+        axes, red = axis_vars(kept), axis_vars([indices[d] for d in range(value.ndim) if d in reduced])
+        values = record_body(self.dtypes, body)
+        self.add_node(LoopNode(self.fresh_name("op"), "reduction", axes, red, values, value.device, self.origin))
+        return tuple([self.of_buffer(b) for b in buffers])
+
+    def scatter(
+        self, target: Strided, size: Sequence[Extent], body: Callable[[Any], None], device: torch.device
+    ) -> None:
+        """A node over points of `size` whose `body(indices)` stores into `target`'s buffer at computed places."""
+        indices = fresh_axes(size)
+        values = record_body(self.dtypes, lambda: body(indices))
+        self.add_node(LoopNode(self.fresh_name("op"), "scatter", axis_vars(indices), (), values, device, self.origin))
+
+    def extern(
+        self,
+        target: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        outputs: list[Buffer | None],
+        *,
+        single: bool = True,
+        **facts: Any,
+    ) -> list[LazyTensor | None]:
+        """A call on realised arguments; its output buffers are registered here."""
+        real_args, real_kwargs = map_leaves(self._operand, tuple(args)), map_leaves(self._operand, kwargs)
+        for buffer in outputs:
+            if buffer is not None and buffer.name not in self.graph.buffers:
+                self.add_buffer(buffer)
+        node = ExternNode(
+            self.fresh_name("op"), target, real_args, real_kwargs, outputs, single, origin=self.origin, **facts
+        )
+        self.add_node(node)
+        return [None if b is None else self.of_buffer(b) for b in outputs]
+
+    def _operand(self, leaf: Any) -> Any:
+        return self.realise(leaf) if isinstance(leaf, LazyTensor) else leaf
+
+
+def _strides_agree(window: Strided, stride: Sequence[Extent]) -> bool:
+    """Whether the strides are equal where they matter (dimensions of size 1 do not)."""
+    pairs = [(s, w) for s, w, e in zip(window.stride, stride, window.size, strict=True) if e != 1]
+    return any(e == 0 for e in window.size) or same_all([a for a, _ in pairs], [b for _, b in pairs])
+
+

@@ -1,0 +1,87 @@
+"""Matrix products, convolutions and attention: torch's own kernels, called by the wrapper (out= forms where torch has them)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from triptych_inductor.ir.extents import as_extents
+from triptych_inductor.ir.tensors import LazyTensor, new_buffer
+from triptych_inductor.lowering.fallback import lower_fallback
+from triptych_inductor.lowering.registry import Context, register_lowering
+
+aten = torch.ops.aten
+
+
+def _out_call(ctx: Context, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A torch function that writes into a buffer that we allocate with eager's strides."""
+    value = ctx.expected
+    buffer = new_buffer(ctx.builder, as_extents(value.shape), as_extents(value.stride()), value.dtype, value.device)
+    return ctx.builder.extern(ctx.node.target, args, kwargs, [buffer], out=name)[0]
+
+
+@register_lowering(aten.mm.default)
+def mm(ctx: Context, a: LazyTensor, b: LazyTensor) -> Any:
+    return _out_call(ctx, "torch.mm", (a, b), {})
+
+
+@register_lowering(aten.bmm.default)
+def bmm(ctx: Context, a: LazyTensor, b: LazyTensor) -> Any:
+    return _out_call(ctx, "torch.bmm", (a, b), {})
+
+
+def _scales(beta: Any, alpha: Any) -> dict[str, Any]:
+    scales = {"beta": beta, "alpha": alpha}
+    return {k: v for k, v in scales.items() if not (isinstance(v, (int, float)) and v == 1)}
+
+
+@register_lowering(aten.addmm.default)
+def addmm(ctx: Context, x: LazyTensor, a: LazyTensor, b: LazyTensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _out_call(ctx, "torch.addmm", (x, a, b), _scales(beta, alpha))
+
+
+@register_lowering(aten.baddbmm.default)
+def baddbmm(ctx: Context, x: LazyTensor, a: LazyTensor, b: LazyTensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _out_call(ctx, "torch.baddbmm", (x, a, b), _scales(beta, alpha))
+
+
+@register_lowering(aten.mv.default)
+def mv(ctx: Context, a: LazyTensor, b: LazyTensor) -> Any:
+    return _out_call(ctx, "torch.mv", (a, b), {})
+
+
+def declare_extern(*targets: Any) -> None:
+    """Ops that torch computes well itself: called as they are, and not counted among the fallbacks."""
+
+    def lowering(ctx: Context, *args: Any, **kwargs: Any) -> Any:
+        result = lower_fallback(ctx, args, kwargs)
+        name = str(ctx.node.target)
+        counts = ctx.builder.graph.fallbacks
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]
+        node = ctx.builder.graph.nodes[-1]
+        node.fallback = False  # type: ignore[union-attr]
+        return result
+
+    for target in targets:
+        register_lowering(target)(lowering)
+
+
+_EXTERNS = """
+convolution convolution_backward _convolution dot linear matmul addmv addbmm
+_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
+_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward
+_scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward
+_scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward
+_scaled_dot_product_attention_math_for_mps scaled_dot_product_attention
+mkldnn_rnn_layer mkldnn_rnn_layer_backward
+""".split()
+
+for _name in _EXTERNS:
+    if hasattr(aten, _name):
+        declare_extern(getattr(aten, _name))
+
+

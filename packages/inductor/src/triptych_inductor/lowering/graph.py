@@ -1,0 +1,233 @@
+"""`lower`: walks an ATen graph and lowers each node, giving an `IRGraph`."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import GraphModule
+from torch.fx import Node as FxNode
+
+from triptych_inductor._torch_compat import symbol_hints
+from triptych_inductor.errors import InductorError, LoweringError
+from triptych_inductor.ir.builder import Builder
+from triptych_inductor.ir.extents import as_extent, as_extents
+from triptych_inductor.ir.nodes import Buffer, IRGraph, Strided
+from triptych_inductor.ir.tensors import LazyTensor
+from triptych_inductor.lowering.common import to_dtype
+from triptych_inductor.lowering.fallback import lower_fallback
+from triptych_inductor.lowering.registry import Context, find_lowering
+from triptych_inductor.lowering.table import LOWERINGS as LOWERINGS
+from triptych_inductor.options import Options
+
+
+def lower(gm: GraphModule, options: Options) -> IRGraph:
+    """The IR of a graph whose nodes carry `meta["val"]`.
+
+    In: functional ATen overloads (plus `copy_` to inputs), symbolic sizes allowed. Out: nodes in program order; every output
+    realised with eager's strides.
+    """
+    return GraphLowering(gm, options).run()
+
+
+class GraphLowering:
+    """One walk over one graph."""
+
+    def __init__(self, gm: GraphModule, options: Options) -> None:
+        self.gm = gm
+        self.options = options
+        self.graph = IRGraph()
+        self.builder = Builder(self.graph)
+        self.env: dict[FxNode, Any] = {}
+
+    def run(self) -> IRGraph:
+        self.graph.hints = symbol_hints(n.meta.get("val") for n in self.gm.graph.nodes if n.op == "placeholder")
+        for node in self.gm.graph.nodes:
+            self.builder.origin = _origin(node)
+            self.env[node] = getattr(self, "on_" + node.op)(node)
+        return self.graph
+
+    # -- node kinds ---------------------------------------------------------------------------------------------------
+
+    def on_placeholder(self, node: FxNode) -> Any:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            buffer = self._buffer_of(value, f"arg{len(self.graph.inputs)}", "input")
+            self.graph.inputs.append(buffer)
+            return self.builder.of_buffer(buffer)
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            expr = value.node.expr
+            self.graph.inputs.append(expr if isinstance(expr, sympy.Symbol) else None)
+            return as_extent(value) if isinstance(value, torch.SymInt) else expr
+        self.graph.inputs.append(None)
+        return value
+
+    def _buffer_of(self, value: torch.Tensor, name: str, kind: str) -> Buffer:
+        return self.builder.add_buffer(
+            Buffer(
+                name,
+                as_extents(value.shape),
+                as_extents(value.stride()) if value.layout is torch.strided else (),
+                value.dtype,
+                value.device,
+                kind,
+                as_extent(value.storage_offset()) if value.layout is torch.strided else 0,
+                aliased=True,
+            )
+        )
+
+    def on_get_attr(self, node: FxNode) -> Any:
+        value: Any = self.gm
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            return value
+        name = f"constant{len(self.graph.constants)}"
+        self.graph.constants[name] = value.detach()
+        return self.builder.of_buffer(self._buffer_of(value, name, "constant"))
+
+    def on_call_function(self, node: FxNode) -> Any:
+        value = node.meta.get("val")
+        if node.target is operator.getitem:
+            return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) and not _defines_symbol(node):
+            return as_extent(value) if isinstance(value, torch.SymInt) else value.node.expr
+        if isinstance(value, (int, float, bool)) and not isinstance(node.target, torch._ops.OpOverload):
+            return value
+        args, kwargs = self._arguments(node)
+        ctx = Context(self.builder, node, self.options)
+        result = self._lower_call(ctx, node, args, kwargs)
+        return self._finish(node, result)
+
+    def _arguments(self, node: FxNode) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args = torch.fx.node.map_arg(node.args, self.env.__getitem__)
+        kwargs = torch.fx.node.map_arg(node.kwargs, self.env.__getitem__)
+        return _plain(args), _plain(kwargs)
+
+    def _lower_call(self, ctx: Context, node: FxNode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        rule = find_lowering(node.target)
+        if rule is None or _needs_fallback(node):
+            return lower_fallback(ctx, args, kwargs)
+        try:
+            result = rule(ctx, *args, **kwargs)
+            return lower_fallback(ctx, args, kwargs) if result is NotImplemented else result
+        except InductorError:
+            raise
+        except Exception as error:
+            where = "".join(f"\n  at {line}" for line in self.builder.origin)
+            raise LoweringError(f"lowering of {node.format_node()} failed: {type(error).__name__}: {error}{where}") from error
+
+    def _finish(self, node: FxNode, result: Any) -> Any:
+        """Give results their declared dtype and eager strides, and realise them where several users would recompute."""
+        value = node.meta.get("val")
+        if isinstance(result, LazyTensor):
+            return self._finish_tensor(result, value, len(node.users))
+        if isinstance(result, (tuple, list)) and isinstance(value, (tuple, list)):
+            users = _users_by_position(node)
+            return [
+                self._finish_tensor(r, v, users.get(k, 0)) if isinstance(r, LazyTensor) else r
+                for k, (r, v) in enumerate(zip(result, value, strict=True))
+            ]
+        return result
+
+    def _finish_tensor(self, result: LazyTensor, value: Any, users: int) -> LazyTensor:
+        if not isinstance(value, torch.Tensor):
+            return result
+        if result.dtype is not value.dtype:
+            result = to_dtype(result, value.dtype)
+        if len(result.size) != value.ndim:
+            raise LoweringError(f"lowering gave size {result.size} where {tuple(value.shape)} was expected")
+        if result.strided is None:
+            result.stride = as_extents(value.stride())
+            self.builder.consider(result, users)
+            self.builder.results.append(result)
+        return result
+
+    def on_output(self, node: FxNode) -> None:
+        returned = node.args[0]
+        self.graph.output_kind = "tuple" if isinstance(returned, tuple) else "list" if isinstance(returned, list) else "single"
+        items = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+        self.graph.outputs = [self._output(item) for item in items]
+
+    def _output(self, item: Any) -> Any:
+        if not isinstance(item, FxNode):
+            return item
+        value = self.env[item]
+        if not isinstance(value, LazyTensor):
+            return value
+        expected = item.meta.get("val")
+        if not isinstance(expected, torch.Tensor) or expected.layout is not torch.strided:
+            return self.builder.realise(value)
+        stride = as_extents(expected.stride())
+        window = self.builder.realise_with(value, stride)
+        return Strided(window.buffer, window.size, stride, window.offset)
+
+
+def _plain(structure: Any) -> Any:
+    """fx's immutable containers as ordinary ones, SymInts as extents."""
+    if isinstance(structure, tuple):
+        return tuple([_plain(s) for s in structure])
+    if isinstance(structure, list):
+        return [_plain(s) for s in structure]
+    if isinstance(structure, dict):
+        return {k: _plain(v) for k, v in structure.items()}
+    if isinstance(structure, torch.SymInt):
+        return as_extent(structure)
+    if isinstance(structure, (torch.SymFloat, torch.SymBool)):
+        return structure.node.expr
+    return structure
+
+
+def _users_by_position(node: FxNode) -> dict[int, int]:
+    """For each part of a tuple result, how many nodes use it."""
+    count: dict[int, int] = {}
+    for user in node.users:
+        if user.target is operator.getitem:
+            count[user.args[1]] = count.get(user.args[1], 0) + len(user.users)  # type: ignore[index]
+    return count
+
+
+def _defines_symbol(node: FxNode) -> bool:
+    """Whether the node reads a number out of a tensor, so that its symbol is known only at run time."""
+    return any(isinstance(a, FxNode) and isinstance(a.meta.get("val"), torch.Tensor) for a in node.args) and (
+        "sym_" not in str(node.target)
+    )
+
+
+def _needs_fallback(node: FxNode) -> bool:
+    """Whether a tensor of the node is of a kind that loop bodies do not compute: complex, quantised, sparse."""
+    stack: list[Any] = [node.meta.get("val"), *[a.meta.get("val") for a in node.all_input_nodes]]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, (tuple, list)):
+            stack.extend(value)
+        elif isinstance(value, torch.Tensor):
+            if value.dtype not in _LOOP_DTYPES or value.layout is not torch.strided or value.device.type != "cpu":
+                return True
+    return False
+
+
+_LOOP_DTYPES = frozenset(
+    {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool, torch.uint8, torch.int8, torch.int16}
+    | {torch.int32, torch.int64}
+)
+
+
+def _origin(node: FxNode) -> tuple[str, ...]:
+    """The op, and the user's line that it comes from (file name without folders)."""
+    if node.op != "call_function":
+        return ()
+    op = str(node.target)
+    trace = node.meta.get("stack_trace")
+    if not trace:
+        return (op,)
+    lines = [line.strip() for line in trace.strip().splitlines()]
+    for k in range(len(lines) - 1, -1, -1):
+        if lines[k].startswith('File "'):
+            path, _, rest = lines[k][6:].partition('"')
+            number = rest.split("line ")[1].split(",")[0] if "line " in rest else "?"
+            code = lines[k + 1] if k + 1 < len(lines) else ""
+            return (f"{op}: {path.rsplit('/', 1)[-1]}:{number} {code}".rstrip(),)
+    return (op,)

@@ -1,0 +1,97 @@
+"""`Options`: every switch of this package, in one frozen dataclass that is handed down (no global state)."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from triptych_inductor.errors import OptionsError
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Switches of `compile`.
+
+    exact: round half-precision intermediates where eager rounds them, inside fused kernels too.
+    fusion: fuse loop nodes into common kernels.
+    inplace_buffers: let kernels overwrite memory of dead buffers.
+    max_fusion_nodes: cap on loop nodes in one kernel.
+    local_row_limit: largest row (elements) that is kept in a kernel's local array between its stages.
+    channels_last: lay out convolutions channels-last on CPUs ("auto", "always", "never").
+    size_asserts: check sizes and strides of inputs at each call.
+    interpret: run kernels in the reference interpreter instead of compiled code (slow; for cross-checks).
+    threads: number of threads that code is planned for (0: torch.get_num_threads()).
+    exclude_passes: names of graph passes to leave out.
+    """
+
+    exact: bool = False
+    fusion: bool = True
+    inplace_buffers: bool = True
+    max_fusion_nodes: int = 64
+    local_row_limit: int = 65536
+    channels_last: str = "auto"
+    size_asserts: bool = False
+    interpret: bool = False
+    threads: int = 0
+    exclude_passes: tuple[str, ...] = ()
+
+    @staticmethod
+    def make(options: Options | Mapping[str, Any] | None = None) -> Options:
+        """Options from a mapping of names to values; `OptionsError` names what is unknown or of the wrong type.
+
+        >>> Options.make({"exact": True}).exact
+        True
+        """
+        if isinstance(options, Options):
+            return options
+        chosen: dict[str, Any] = {}
+        hints = typing.get_type_hints(Options)
+        for key, value in (options or {}).items():
+            name = key.replace("-", "_")
+            if name not in hints:
+                close = difflib.get_close_matches(name, hints, 1)
+                suggestion = f"; did you mean {close[0]!r}?" if close else ""
+                raise OptionsError(f"Unexpected optimization option {key}, known options are {list(hints)}{suggestion}")
+            wanted = typing.get_origin(hints[name]) or hints[name]
+            if wanted is tuple and isinstance(value, list):
+                value = tuple(value)
+            if type(value) is not wanted:
+                raise OptionsError(
+                    f"Unexpected type of attr {key}, got {type(value).__name__} should be {wanted.__name__}"
+                )
+            chosen[name] = value
+        return Options(**chosen)
+
+
+def list_options() -> list[str]:
+    """Names of all options.
+
+    >>> "exact" in list_options()
+    True
+    """
+    return [field.name for field in dataclasses.fields(Options)]
+
+
+_MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {},
+    "max-autotune": {},
+    "max-autotune-no-cudagraphs": {},
+    "lite": {"fusion": False, "inplace_buffers": False},
+}
+
+
+def list_mode_options(mode: str | None = None) -> dict[str, Any]:
+    """Options that a mode sets; of all modes, as a dict by name, when `mode` is None.
+
+    >>> list_mode_options("default")
+    {}
+    """
+    if mode is None:
+        return {name: dict(values) for name, values in _MODES.items()}
+    if mode not in _MODES:
+        raise OptionsError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    return dict(_MODES[mode])

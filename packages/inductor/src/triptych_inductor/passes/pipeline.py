@@ -1,0 +1,82 @@
+"""The list of graph passes, in order, and `run_passes`.
+
+A pass is a function of a `GraphModule` that changes it in place, with a name; users add their own with `register_pass`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule
+
+from triptych_inductor.errors import OptionsError
+from triptych_inductor.options import Options
+from triptych_inductor.passes import cleanup
+
+GraphPass = Callable[[GraphModule], None]
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What one pass did: for reports."""
+
+    name: str
+    milliseconds: float
+    nodes_before: int
+    nodes_after: int
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.nodes_before} -> {self.nodes_after} nodes in {self.milliseconds:.2f} ms"
+
+
+PASSES: dict[str, GraphPass] = {
+    "remove_dead_code": cleanup.remove_dead_code,
+    "remove_no_ops": cleanup.remove_no_ops,
+    "common_subexpressions": cleanup.common_subexpressions,
+}
+
+_EXTRA: dict[str, GraphPass] = {}
+
+
+def register_pass(name: str) -> Callable[[GraphPass], GraphPass]:
+    """Decorator: run this function on every graph after the built-in passes. A name may be registered again.
+
+    Example: `@register_pass("count")` over `def count(gm): print(len(gm.graph.nodes))`.
+    """
+    if name in PASSES:
+        raise OptionsError(f"{name!r} is a built-in pass; leave it out with Options(exclude_passes=({name!r},))")
+
+    def register(fn: GraphPass) -> GraphPass:
+        _EXTRA[name] = fn
+        return fn
+
+    return register
+
+
+def unregister_pass(name: str) -> None:
+    """Forget a pass registered by `register_pass`."""
+    _EXTRA.pop(name, None)
+
+
+def run_passes(gm: GraphModule, options: Options) -> list[PassRecord]:
+    """Run all passes on `gm` (a copy that we own); gives what each did."""
+    records = []
+    for name, fn in {**PASSES, **_EXTRA}.items():
+        if name in options.exclude_passes:
+            continue
+        before, start = len(gm.graph.nodes), time.perf_counter()
+        fn(gm)
+        records.append(PassRecord(name, (time.perf_counter() - start) * 1e3, before, len(gm.graph.nodes)))
+    return records
+
+
+def copy_graph(gm: GraphModule) -> GraphModule:
+    """A copy whose graph may be changed; attributes (tensors, submodules) are shared, meta dictionaries copied."""
+    graph = torch.fx.Graph()
+    values: dict[torch.fx.Node, torch.fx.Node] = {}
+    output = graph.graph_copy(gm.graph, values)
+    graph.output(output)
+    return GraphModule(gm, graph)

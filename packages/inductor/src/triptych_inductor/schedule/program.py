@@ -1,0 +1,94 @@
+"""`schedule`: from an `IRGraph` to a `Program`, the ordered list of kernel calls and extern calls with their memory plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from triptych_inductor.ir.extents import Extent
+from triptych_inductor.ir.nodes import ExternNode, IRGraph, LoopNode, Strided
+from triptych_inductor.loops.kernel import Kernel
+from triptych_inductor.options import Options
+from triptych_inductor.schedule import axes, memory
+from triptych_inductor.schedule.fuse import Step, describe, fuse
+from triptych_inductor.schedule.groups import Group
+from triptych_inductor.schedule.stages import KernelBuilder, KernelCall
+
+
+@dataclass
+class Program:
+    """What the wrapper is written from. `kernels`: distinct kernels; calls refer to them by name."""
+
+    graph: IRGraph
+    steps: list[KernelCall | ExternNode] = field(default_factory=list)
+    memory: list[memory.StepMemory] = field(default_factory=list)  # one more than steps: the last is before the return
+    kernels: list[Kernel] = field(default_factory=list)
+    description: str = ""
+
+
+def schedule(graph: IRGraph, options: Options, hint: Callable[[Extent], int]) -> Program:
+    """Fuse, build kernels (equal ones once), and plan memory."""
+    remove_unused(graph)
+    steps = fuse(graph, options, hint)
+    program = Program(graph, description=describe(steps))
+    by_key: dict[str, Kernel] = {}
+    outside = _read_outside(graph, steps)
+    usages = []
+    for k, step in enumerate(steps):
+        if isinstance(step.content, ExternNode):
+            program.steps.append(step.content)
+            node = step.content
+            usages.append(memory.Usage(node.read_names | node.write_names, [b.name for b in node.outputs if b is not None]))
+            continue
+        call = _kernel_call(step.content, graph, outside[k], by_key, hint)
+        program.steps.append(call)
+        usages.append(memory.Usage(set(call.inputs) | set(call.outputs), list(call.outputs)))
+    returned = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
+    usages.append(memory.Usage(returned, []))
+    program.memory = memory.plan(graph, usages, options.inplace_buffers)
+    program.kernels = list(by_key.values())
+    return program
+
+
+def _kernel_call(
+    group: Group, graph: IRGraph, kept: set[str], by_key: dict[str, Kernel], hint: Callable[[Extent], int]
+) -> KernelCall:
+    axes.finalize(group, hint)
+    call = KernelBuilder(group, graph, kept).build(f"kernel_{len(by_key)}")
+    call.kernel = by_key.setdefault(call.key, call.kernel)
+    return call
+
+
+def _read_outside(graph: IRGraph, steps: list[Step]) -> list[set[str]]:
+    """For each step the buffers it writes that must reach memory: read by another step, returned, or not our own."""
+    readers: dict[str, set[int]] = {}
+    for k, step in enumerate(steps):
+        content = step.content
+        names = content.read_names | (content.write_names if isinstance(content, ExternNode) else set(content.written))
+        for name in names:
+            readers.setdefault(name, set()).add(k)
+    returned = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
+    result: list[set[str]] = []
+    for k, step in enumerate(steps):
+        written = set(step.content.written) if isinstance(step.content, Group) else set()
+        result.append(
+            {
+                name
+                for name in written
+                if name in returned or graph.buffers[name].kind != "temporary" or readers[name] - {k}
+            }
+        )
+    return result
+
+
+def remove_unused(graph: IRGraph) -> None:
+    """Drop loop nodes whose buffers nobody reads, and extern calls without effects whose results nobody reads."""
+    needed = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
+    kept = []
+    for node in reversed(graph.nodes):
+        fixed = isinstance(node, ExternNode) and (node.ordered or bool(node.symbols) or bool(node.mutates))
+        foreign = any(graph.buffers[n].kind != "temporary" for n in node.write_names) if isinstance(node, LoopNode) else False
+        if fixed or foreign or not needed.isdisjoint(node.write_names):
+            kept.append(node)
+            needed |= node.read_names
+    graph.nodes[:] = kept[::-1]

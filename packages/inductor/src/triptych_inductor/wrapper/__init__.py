@@ -1,0 +1,1 @@
+"""The wrapper: the readable Python module that allocates memory and calls kernels and torch functions in order."""
