@@ -1,0 +1,204 @@
+"""`Partition`, and the building of its two graphs once it is decided what the backward gets from the forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from triptych_aot_autograd import _torch_compat as compat
+
+if TYPE_CHECKING:
+    from triptych_aot_autograd.joint_graph import JointGraph
+
+aten = torch.ops.aten
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclass
+class Partition:
+    """Forward and backward of a joint graph.
+
+    forward: inputs are the primals; outputs are `num_outputs` results, then saved tensors, then saved symbols.
+    backward: inputs are saved primals, saved tensors, saved symbols, tangents; outputs are the gradients of the primals `gradients`.
+    """
+
+    forward: GraphModule
+    backward: GraphModule | None
+    num_outputs: int
+    saved_primals: list[int] = field(default_factory=list)
+    saved_tensors: list[str] = field(default_factory=list)  # names of forward nodes
+    saved_symbols: list[str] = field(default_factory=list)
+    gradients: list[int] = field(default_factory=list)
+    dependencies: list[frozenset[int]] = field(default_factory=list)  # for each gradient: the tangents it is made of
+    recomputed: list[str] = field(default_factory=list)  # forward nodes computed again in the backward
+
+    def saved_bytes(self) -> int:
+        """Bytes that the forward keeps for the backward, inputs not counted."""
+        values = {n.name: n.meta.get("val") for n in self.forward.graph.nodes}
+        return sum(node_bytes(values[name]) for name in self.saved_tensors if name in values)
+
+    def __str__(self) -> str:
+        lines = [
+            f"saved inputs:  {self.saved_primals}",
+            f"saved tensors: {', '.join(self.saved_tensors)} ({self.saved_bytes()} bytes)",
+            f"saved symbols: {', '.join(self.saved_symbols)}",
+            f"recomputed:    {', '.join(self.recomputed)}",
+            "forward " + str(self.forward.graph),
+        ]
+        if self.backward is not None:
+            lines.append("backward " + str(self.backward.graph))
+        return "\n".join(lines)
+
+
+def node_bytes(value: Any) -> int:
+    """Bytes of a tensor value; symbolic sizes count by their hints."""
+    if isinstance(value, torch.Tensor):
+        count = 1
+        for n in value.size():
+            count *= n.node.hint or 1 if isinstance(n, torch.SymInt) else n
+        return count * value.dtype.itemsize
+    if isinstance(value, (list, tuple)):
+        return sum(node_bytes(v) for v in value)
+    return 8 if isinstance(value, SYMBOLIC) else 0
+
+
+def is_symbol(node: Node) -> bool:
+    """Whether the node's value is a symbolic (or plain) number."""
+    return isinstance(node.meta.get("val"), (*SYMBOLIC, int, float, bool))
+
+
+def view_root(node: Node) -> Node:
+    """The node whose memory `node` shows."""
+    while node.op == "call_function":
+        target: Any = node.target
+        if target is compat.getitem:
+            target = node.args[0].target  # type: ignore[union-attr]
+        if not compat.is_view_target(target):
+            break
+        node = node.args[0]  # type: ignore[assignment]
+    return node
+
+
+def tangent_dependents(joint: JointGraph) -> dict[Node, frozenset[int]]:
+    """For each node that depends on tangents: which."""
+    found: dict[Node, frozenset[int]] = {t: frozenset([i]) for i, t in enumerate(joint.tangents)}
+    for node in joint.graph.nodes:
+        if node.op == "call_function":
+            sets = [found[n] for n in node.all_input_nodes if n in found]
+            if sets:
+                found[node] = frozenset().union(*sets)
+    return found
+
+
+class _Emitter:
+    """Builds both graphs for a set of nodes to be saved."""
+
+    def __init__(self, joint: JointGraph, saved: Iterable[Node]) -> None:
+        self.joint = joint
+        self.saved = set(saved)
+        self.primals = joint.primals
+        self.primal_index = {n: i for i, n in enumerate(self.primals)}
+        self.changed = {self.primals[i] for i, f in enumerate(joint.facts.inputs) if f.changed}
+        self.gradients = joint.of_kind("gradient")
+
+    def emit(self) -> Partition:
+        needed, used = self._walk_backward()
+        saved_primals = [i for i, p in enumerate(self.primals) if p in used and p not in self.changed and not is_symbol(p)]
+        tensors = [n for n in used if not is_symbol(n) and (n.op != "placeholder" or n in self.changed)]
+        symbols = [n for n in used if is_symbol(n)]
+        results = self.joint.of_kind("output", "base", "mutation", "symbol")
+        forward, tensor_names = self._forward([n for n, _ in results], tensors, symbols)
+        partition = Partition(forward, None, len(results), saved_primals, tensor_names, [n.name for n in symbols])
+        if self.gradients:
+            sources = [self.primals[i] for i in saved_primals] + tensors + symbols
+            partition.backward = self._backward(sources, needed)
+            partition.gradients = [d.index for _, d in self.gradients]
+            depends = tangent_dependents(self.joint)
+            partition.dependencies = [depends.get(n, frozenset()) if n is not None else frozenset() for n, _ in self.gradients]
+            partition.recomputed = [n.name for n in needed if n.meta.get("phase") == "forward"]
+        return partition
+
+    def _walk_backward(self) -> tuple[list[Node], list[Node]]:
+        """Nodes of the backward graph, and forward values it takes over, both in graph order."""
+        tangents = set(self.joint.tangents)
+        needed: set[Node] = set()
+        used: set[Node] = set()
+        stack = [n for n, _ in self.gradients if isinstance(n, Node)]
+        while stack:
+            node = stack.pop()
+            if node in needed or node in used or node in tangents:
+                continue
+            if node in self.saved or node.op == "placeholder" or (is_symbol(node) and node.meta.get("phase") == "forward"):
+                used.add(node)
+                continue
+            needed.add(node)
+            stack.extend(node.all_input_nodes)
+        order = list(self.joint.graph.nodes)
+        return [n for n in order if n in needed], [n for n in order if n in used]
+
+    def _forward(self, results: list[Any], tensors: list[Node], symbols: list[Node]) -> tuple[GraphModule, list[str]]:
+        epilogue = self.joint.of_kind("epilogue")
+        wanted = [n for n in (*results, *tensors, *symbols, *[n for n, _ in epilogue]) if isinstance(n, Node)]
+        wanted += [n for n in self.joint.graph.nodes if compat.is_random(n.target) and n.meta.get("phase") == "forward"]
+        graph, copies = Graph(), {}
+        for node in self.primals:
+            copies[node] = self._copy(graph, node, copies)
+        for node in _ancestors(self.joint.graph, wanted):
+            if node not in copies:
+                copies[node] = self._copy(graph, node, copies)
+        saved = [self._safe(graph, n, copies) for n in tensors]
+        for value, desc in epilogue:
+            target = copies[self.primals[desc.index]]
+            node = graph.call_function(aten.copy_.default, (target, copies[value]))
+            node.meta.update(val=target.meta["val"], phase="forward", epilogue=True)
+        outputs = [copies[n] if isinstance(n, Node) else n for n in results]
+        graph.output((*outputs, *saved, *[copies[n] for n in symbols]))
+        return GraphModule(self.joint.graph_module, graph, "Forward"), [n.name for n in saved]
+
+    def _safe(self, graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
+        """The node to save; a copy where it shows an input that is about to be overwritten."""
+        if view_root(node) not in self.changed:
+            return copies[node]
+        copy = graph.call_function(aten.clone.default, (copies[node],))
+        copy.meta.update(copies[node].meta)
+        return copy
+
+    def _backward(self, sources: list[Node], needed: list[Node]) -> GraphModule:
+        graph, copies = Graph(), {}
+        for node in (*sources, *self.joint.tangents):
+            placeholder = graph.placeholder(node.name)
+            placeholder.meta.update(node.meta)
+            copies[node] = placeholder
+        for node in needed:
+            copies[node] = self._copy(graph, node, copies)
+        graph.output(tuple([copies[n] if isinstance(n, Node) else None for n, _ in self.gradients]))
+        return GraphModule(self.joint.graph_module, graph, "Backward")
+
+    def _copy(self, graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
+        args = map_arg(node.args, copies.__getitem__)
+        kwargs = map_arg(node.kwargs, copies.__getitem__)
+        copy = graph.create_node(node.op, node.target, args, kwargs, node.name)
+        copy.meta.update(node.meta)
+        return copy
+
+
+def _ancestors(graph: Graph, wanted: list[Node]) -> list[Node]:
+    """`wanted` and all that they are computed from, in graph order."""
+    found: set[Node] = set()
+    stack = list(wanted)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(node.all_input_nodes)
+    return [n for n in graph.nodes if n in found]
+
+
+def build_partition(joint: JointGraph, saved: Iterable[Node]) -> Partition:
+    """The partition in which the backward gets the values of the nodes `saved` (those of them that it uses), and of inputs."""
+    return _Emitter(joint, saved).emit()

@@ -1,0 +1,125 @@
+"""Clean-up passes over the recorded graph. Each is a function of the graph (changed in place) that returns how many nodes went.
+
+`run` applies them in order: `remove_noop_ops`, `merge_equal_nodes`, `remove_dead_nodes`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.tracing.facts import Facts
+
+aten = torch.ops.aten
+
+
+def run(graph: Graph, changed_inputs: set[int]) -> dict[str, int]:
+    """All clean-up passes; returns the number of nodes that each removed."""
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    changed = {n for i, n in enumerate(placeholders) if i in changed_inputs}
+    return {
+        "noop": remove_noop_ops(graph, changed),
+        "equal": merge_equal_nodes(graph),
+        "dead": remove_dead_nodes(graph),
+    }
+
+
+NOOP_WHEN_FACTS_EQUAL = frozenset(
+    (
+        aten.view.default,
+        aten._unsafe_view.default,
+        aten._reshape_alias.default,
+        aten.expand.default,
+        aten.slice.Tensor,
+        aten.alias.default,
+        aten.detach.default,
+        aten.permute.default,
+        aten.as_strided.default,
+        aten.clone.default,
+        aten._to_copy.default,
+        aten.squeeze.dims,
+        aten.squeeze.dim,
+    )
+)
+
+
+def remove_noop_ops(graph: Graph, changed: set[Node]) -> int:
+    """Views and copies that leave size, stride, offset and dtype as they were are replaced by their source.
+
+    A copy that feeds the graph's output stays (it keeps two memories apart), and so does one of an input that the function changes.
+    """
+    removed = 0
+    output = next(reversed(graph.nodes))
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target not in NOOP_WHEN_FACTS_EQUAL:
+            continue
+        source = node.args[0]
+        if not isinstance(source, Node) or source.meta.get("facts") is not node.meta["facts"]:
+            continue
+        if type(node.meta["facts"]) is not Facts or _reorders(node):
+            continue
+        copies = not compat.is_view_target(node.target)
+        if copies and (output in node.users or source in changed or _shows_output_memory(source, output)):
+            continue
+        node.replace_all_uses_with(source)
+        graph.erase_node(node)
+        removed += 1
+    return removed
+
+
+def _reorders(node: Node) -> bool:
+    """A permutation of equal sizes has equal facts only when it is the identity; stride-1 repeats need a look."""
+    if node.target is not aten.permute.default:
+        return False
+    return [d % len(node.args[1]) for d in node.args[1]] != list(range(len(node.args[1])))  # type: ignore[arg-type,union-attr]
+
+
+def _shows_output_memory(source: Node, output: Node) -> bool:
+    return output in source.users
+
+
+def merge_equal_nodes(graph: Graph) -> int:
+    """Nodes with equal target and arguments become one (random ops and copies stay apart)."""
+    seen: dict[Any, Node] = {}
+    merged = 0
+    for node in list(graph.nodes):
+        if node.op not in ("call_function", "get_attr") or compat.is_random(node.target):
+            continue
+        if node.target in (aten.clone.default, aten.empty.memory_format, aten._to_copy.default):
+            continue
+        key = (node.op, node.target, _freeze(node.args), _freeze(node.kwargs))
+        try:
+            first = seen.setdefault(key, node)
+        except TypeError:
+            continue
+        if first is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+            merged += 1
+    return merged
+
+
+def _freeze(value: Any) -> Any:
+    kind = type(value)
+    if kind is Node:
+        return value
+    if isinstance(value, (list, tuple)):
+        return (kind, *[_freeze(v) for v in value])
+    if isinstance(value, dict):
+        return tuple([(k, _freeze(v)) for k, v in sorted(value.items())])
+    if kind is float:
+        return (kind, value.hex())
+    return (kind, value)
+
+
+def remove_dead_nodes(graph: Graph) -> int:
+    """Nodes without users go; a random op stays, for the generator has to advance as in eager."""
+    removed = 0
+    for node in reversed(list(graph.nodes)):
+        if node.op not in ("placeholder", "output") and not node.users and not compat.is_random(node.target):
+            graph.erase_node(node)
+            removed += 1
+    return removed

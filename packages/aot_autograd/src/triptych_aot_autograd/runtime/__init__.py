@@ -1,0 +1,1 @@
+"""Run time: what a compiled function does at each call, around its two graphs."""

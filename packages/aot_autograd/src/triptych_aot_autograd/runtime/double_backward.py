@@ -1,0 +1,87 @@
+"""Gradients of gradients: where a backward is itself to be differentiated, the function is run again without compilation.
+
+The rerun starts from the call's own inputs, under the autocast state of the trace and the random state of the call, so its
+graph is the one that eager would have kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from triptych_aot_autograd.errors import DoubleBackwardError
+
+if TYPE_CHECKING:
+    from triptych_aot_autograd.joint_graph import JointGraph
+
+
+class DoubleBackward:
+    """Differentiable backward of one compiled function."""
+
+    def __init__(self, joint: JointGraph, grad_inputs: Sequence[int]) -> None:
+        self.joint = joint
+        self.grad_inputs = grad_inputs
+        self.cuda = any(
+            isinstance(v := n.meta.get("val"), torch.Tensor) and v.device.type == "cuda" for n in joint.primals
+        )
+
+    def random_state(self) -> tuple[Any, Any]:
+        """The generators' states, to repeat the draws of a call."""
+        return torch.get_rng_state(), torch.cuda.get_rng_state_all() if self.cuda else None
+
+    def backward(self, ctx: Any, grads: Sequence[torch.Tensor | None]) -> list[Any]:
+        """Gradients for the inputs `grad_inputs`, with a graph of their own. Raises `DoubleBackwardError` where that cannot be had."""
+        self._check(ctx)
+        primals = list(ctx.primals)
+        wanted = [primals[i] for i in self.grad_inputs]
+        with torch.random.fork_rng(enabled=self.joint.facts.random), self._forward_state(ctx):
+            outputs = self.joint.eager(primals)  # type: ignore[misc]
+        pairs = [(o, g) for o, g in zip(self._differentiable(outputs), grads, strict=True) if g is not None]
+        found = torch.autograd.grad(
+            [o for o, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True, create_graph=True
+        )
+        return list(found)
+
+    def _check(self, ctx: Any) -> None:
+        hint = "run this region without compilation to differentiate it twice"
+        if self.joint.eager is None:
+            raise DoubleBackwardError(f"this graph does not know the function it was traced from; {hint}")
+        if any(f.changed for f in self.joint.facts.inputs):
+            raise DoubleBackwardError(f"the region overwrites its inputs, so it cannot be run again; {hint}")
+        if ctx.primals is None:
+            raise DoubleBackwardError(
+                "the inputs of this region were freed by an earlier backward: pass retain_graph=True to it"
+            )
+
+    @contextlib.contextmanager
+    def _forward_state(self, ctx: Any) -> Any:
+        if self.joint.facts.random:
+            cpu, cuda = ctx.rng
+            torch.set_rng_state(cpu)
+            if cuda is not None:
+                torch.cuda.set_rng_state_all(cuda)
+        with self.joint.ambient_autocast():
+            yield
+
+    def _differentiable(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
+        found = []
+        for _, desc in self.joint.of_kind("output", "base", "mutation", "symbol"):
+            if not desc.differentiable:
+                continue
+            out = outputs[desc.index]
+            if desc.kind == "base":
+                out = self._base(outputs, desc.index)
+            found.append(out)
+        return found
+
+    def _base(self, outputs: Sequence[Any], position: int) -> torch.Tensor:
+        """The memory that output `position` and others show: an output that is not a view of it, or the views' base."""
+        facts = self.joint.facts.outputs
+        group = [i for i, f in enumerate(facts) if f.kind == "view_of_value" and f.index == facts[position].index]
+        for i in group:
+            if not facts[i].steps:
+                return outputs[i]
+        return next(outputs[i]._base for i in group if outputs[i]._base is not None)

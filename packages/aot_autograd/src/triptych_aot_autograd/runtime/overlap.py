@@ -1,0 +1,60 @@
+"""Overlap check: at each call, whether an input that the function writes shares memory with another input.
+
+The trace treats its inputs as separate memories. Where that is not so at run time, and one of them is written, the
+region runs as the original function instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from triptych_aot_autograd.facts import FunctionFacts
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """Bytes from the tensor's first element to its last."""
+    if tensor.numel() == 0:
+        return 0
+    reach = sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
+    return (reach + 1) * tensor.element_size()
+
+
+def make_overlap_check(facts: FunctionFacts, examples: Sequence[Any]) -> Callable[[Sequence[Any]], bool] | None:
+    """A predicate of the primals: True when they overlap harmfully. None when the function writes to no input."""
+    tensors = [i for i, f in enumerate(facts.inputs) if f.is_tensor]
+    changed = [i for i, f in enumerate(facts.inputs) if f.changed]
+    if not changed or len(tensors) < 2:
+        return None
+    static = all(type(n) is int for i in tensors for n in (*examples[i].size(), *examples[i].stride()))
+    extents = {i: _extent(examples[i]) for i in tensors} if static else None
+    last: list[int] = []
+
+    def overlaps(primals: Sequence[Any]) -> bool:
+        nonlocal last
+        starts = [primals[i].data_ptr() for i in tensors]
+        if extents is not None and starts == last:
+            return False
+        sizes = extents if extents is not None else {i: _extent(primals[i]) for i in tensors}
+        if _any_overlap(tensors, starts, sizes, changed):
+            return True
+        last = starts
+        return False
+
+    return overlaps
+
+
+def _any_overlap(tensors: list[int], starts: list[int], sizes: dict[int, int], changed: list[int]) -> bool:
+    """Whether the range of a changed input meets that of any other, by one sweep over sorted ranges."""
+    written = set(changed)
+    ranges = sorted((start, start + sizes[i], i in written) for i, start in zip(tensors, starts, strict=True) if sizes[i])
+    end_any = end_written = -1
+    for start, end, is_written in ranges:
+        if start < (end_any if is_written else end_written):
+            return True
+        end_any = max(end_any, end)
+        if is_written:
+            end_written = max(end_written, end)
+    return False

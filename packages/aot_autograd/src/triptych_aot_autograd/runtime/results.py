@@ -1,0 +1,92 @@
+"""Results: the function's outputs from the graph's values, with the aliasing that eager's outputs have.
+
+Views of inputs are taken anew from the real inputs, and views that share memory are taken from one real base, by
+replaying the ops that made them; so `data_ptr`, `_base`, gradients and later in-place changes are eager's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from triptych_aot_autograd.facts import OutputFacts, Step, SymbolRef
+
+if TYPE_CHECKING:
+    from triptych_aot_autograd.joint_graph import JointGraph
+
+
+def bind_step(step: Step) -> Callable[[Any, Sequence[Any]], Any]:
+    """The step as a function of the tensor and the values of the graph's symbols."""
+    func, args, kwargs = step.func, step.args, step.kwargs
+    if not _has_symbols((args, kwargs)):
+        return lambda tensor, symbols: func(tensor, *args, **kwargs)
+    return lambda tensor, symbols: func(tensor, *_fill(args, symbols), **_fill(kwargs, symbols))
+
+
+def _has_symbols(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, SymbolRef) or (isinstance(value, (list, tuple)) and any(map(_has_symbols, value)))
+
+
+def _fill(value: Any, symbols: Sequence[Any]) -> Any:
+    if isinstance(value, SymbolRef):
+        return symbols[value.index]
+    if isinstance(value, (list, tuple)):
+        return type(value)([_fill(v, symbols) for v in value])
+    if isinstance(value, dict):
+        return {k: _fill(v, symbols) for k, v in value.items()}
+    return value
+
+
+def _replay(steps: Sequence[Step]) -> Callable[[Any, Sequence[Any]], Any]:
+    bound = [(s.grad_mode, bind_step(s)) for s in steps]
+
+    def replay(tensor: Any, symbols: Sequence[Any]) -> Any:
+        ambient = torch.is_grad_enabled()
+        for grad_mode, step in bound:
+            if grad_mode or not ambient:
+                tensor = step(tensor, symbols)
+            else:
+                with torch.no_grad():
+                    tensor = step(tensor, symbols)
+        return tensor
+
+    return replay
+
+
+def make_results(joint: JointGraph) -> Callable[[Sequence[Any], Sequence[Any]], tuple] | None:
+    """A function of the primals and the graph's values that gives the flat outputs; None when the values are the outputs."""
+    outputs = joint.facts.outputs
+    results = joint.of_kind("output", "base", "mutation", "symbol")
+    if [(o.kind, o.index) for o in outputs] == [("value", i) for i in range(len(results))]:
+        return None
+    first_symbol = next((i for i, (_, d) in enumerate(results) if d.kind == "symbol"), len(results))
+    makers = [_maker(o) for o in outputs]
+
+    def make(primals: Sequence[Any], values: Sequence[Any]) -> tuple:
+        symbols = values[first_symbol:]
+        made: list[Any] = []
+        for maker in makers:
+            made.append(maker(primals, values, symbols, made))
+        return tuple(made)
+
+    return make
+
+
+def _maker(output: OutputFacts) -> Callable[[Any, Any, Any, Any], Any]:
+    index, constant = output.index, output.constant
+    if output.kind == "value":
+        return lambda primals, values, symbols, made: values[index]
+    if output.kind == "input":
+        return lambda primals, values, symbols, made: primals[index]
+    if output.kind == "same":
+        return lambda primals, values, symbols, made: made[index]
+    if output.kind == "constant":
+        return lambda primals, values, symbols, made: constant
+    replay = _replay(output.steps)
+    if output.kind == "view_of_input":
+        return lambda primals, values, symbols, made: replay(primals[index], symbols)
+    return lambda primals, values, symbols, made: replay(values[index], symbols)

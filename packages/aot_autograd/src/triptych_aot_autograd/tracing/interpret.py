@@ -1,0 +1,59 @@
+"""Runs a torch-level graph module node by node under the recorder, so that each ATen op knows its source node."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from triptych_aot_autograd.tracing.provenance import Provenance
+
+
+def attribute(module: torch.nn.Module, target: str) -> Any:
+    """`module.a.b.c` for the target 'a.b.c'."""
+    return operator.attrgetter(target)(module)
+
+
+def run_graph(gm: GraphModule, inputs: Sequence[Any], provenance: Provenance, attributes: dict[str, Any]) -> Any:
+    """The output of `gm` on `inputs`. `attributes` replaces parameters and buffers by target name."""
+    values: dict[Node, Any] = {}
+    arguments = iter(inputs)
+    last_use = _last_uses(gm)
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(arguments)
+            continue
+        if node.op == "get_attr":
+            found = attributes.get(node.target)
+            values[node] = attribute(gm, node.target) if found is None else found
+            continue
+        args = map_arg(node.args, values.__getitem__)
+        kwargs = map_arg(node.kwargs, values.__getitem__)
+        if node.op == "output":
+            return args[0]
+        provenance.enter_node(node)
+        if node.op == "call_function":
+            values[node] = node.target(*args, **kwargs)
+        elif node.op == "call_method":
+            values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+        else:
+            values[node] = attribute(gm, node.target)(*args, **kwargs)
+        for dead in last_use.get(node, ()):
+            del values[dead]
+    raise ValueError("the graph has no output node")
+
+
+def _last_uses(gm: GraphModule) -> dict[Node, list[Node]]:
+    seen: set[Node] = set()
+    dead_after: dict[Node, list[Node]] = {}
+    for node in reversed(gm.graph.nodes):
+        for used in node.all_input_nodes:
+            if used not in seen and used.op not in ("placeholder", "get_attr"):
+                seen.add(used)
+                if node.op != "output":
+                    dead_after.setdefault(node, []).append(used)
+    return dead_after

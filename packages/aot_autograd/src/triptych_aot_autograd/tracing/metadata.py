@@ -1,0 +1,165 @@
+"""Metadata of results: what size, stride, dtype and device an op gives, found once for each op and set of arguments.
+
+`Metadata.infer(func, args, kwargs, key)` gives a template of the result: `Facts` in place of tensors, in the op's own nest of lists and
+tuples. Three ways, cheapest first: a table of templates seen before in this trace; the meta kernel, run
+on meta tensors; FakeTensorMode, for ops that need its rules, for symbolic sizes and for mixed devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_iter, tree_map
+
+from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.errors import DataDependentError
+from triptych_aot_autograd.tracing.facts import Facts, FactsTable, TracedTensor
+
+aten = torch.ops.aten
+UNCACHED_TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+
+# Elementwise ops of one or two operands whose result, when all tensor operands have the same facts and a floating
+# dtype, has those facts too (so no kernel needs to be asked).
+SAME_AS_OPERANDS = frozenset(
+    getattr(aten, name)
+    for name in (
+        "add sub mul div rsub maximum minimum atan2 fmod remainder pow neg abs exp exp2 expm1 log log2 log1p log10 sqrt rsqrt "
+        "reciprocal sin cos tan tanh sigmoid relu gelu silu erf erfc square sign floor ceil round trunc frac softplus "
+        "leaky_relu hardtanh hardswish hardsigmoid elu mish threshold_backward gelu_backward silu_backward tanh_backward "
+        "sigmoid_backward hardtanh_backward leaky_relu_backward elu_backward softplus_backward lerp addcmul addcdiv clamp "
+        "clamp_min clamp_max masked_fill"
+    ).split()
+)
+
+
+class Metadata:
+    """Infers the facts of results for one trace. `fake_mode` is made when it is first needed."""
+
+    def __init__(self, facts: FactsTable, fake_mode: Callable[[], compat.FakeTensorMode]) -> None:
+        self.facts = facts
+        self._fake_mode = fake_mode
+        self._seen: dict[Any, Any] = {}
+        self._by_meta_kernel: dict[Any, bool] = {}
+        self.counts = {"seen": 0, "same": 0, "meta": 0, "fake": 0}
+
+    def infer(self, func: Any, args: Any, kwargs: Any, key: Any) -> Any:
+        """The template of `func(*args, **kwargs)`. `key` is hashable and tells all arguments apart, or None."""
+        if key is not None:
+            try:
+                template = self._seen.get(key)
+            except TypeError:
+                key = template = None
+            if template is not None:
+                self.counts["seen"] += 1
+                return template
+        template = self._same_as_operands(func, args, kwargs)
+        if template is None:
+            template = self._compute(func, args, kwargs)
+        if key is not None and UNCACHED_TAGS.isdisjoint(func.tags):
+            self._seen[key] = template
+        return template
+
+    def _same_as_operands(self, func: Any, args: Any, kwargs: Any) -> Facts | None:
+        if func._overloadpacket not in SAME_AS_OPERANDS or kwargs:
+            return None
+        found = None
+        for arg in args:
+            if isinstance(arg, torch.Tensor):
+                facts = getattr(arg, "_facts", None)
+                if facts is None or (found is not None and facts is not found):
+                    return None
+                found = facts
+            elif isinstance(arg, complex):
+                return None
+        if found is None or not found.dtype.is_floating_point or found.offset != 0 or not _dense(found):
+            return None
+        self.counts["same"] += 1
+        return found
+
+    def _compute(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if self._runs_on_meta(func):
+            device = _common_device(args, kwargs)
+            if device is not None:
+                template = self._by_meta(func, args, kwargs, device)
+                if template is not None:
+                    return template
+        return self._by_fake(func, args, kwargs)
+
+    def _runs_on_meta(self, func: Any) -> bool:
+        known = self._by_meta_kernel.get(func)
+        if known is None:
+            known = not compat.needs_fake_rule(func) and compat.has_meta_kernel(func)
+            self._by_meta_kernel[func] = known
+        return known
+
+    def _by_meta(self, func: Any, args: Any, kwargs: Any, device: torch.device) -> Any:
+        meta_args = tree_map(_as_meta, args)
+        meta_kwargs = {name: _as_meta(value) for name, value in kwargs.items()}
+        try:
+            with compat.below_autograd():
+                result = func(*meta_args, **meta_kwargs)
+        except NotImplementedError:
+            return None
+        self.counts["meta"] += 1
+        return _template(result, lambda t: self.facts.of(t, device))
+
+    def _by_fake(self, func: Any, args: Any, kwargs: Any) -> Any:
+        mode = self._fake_mode()
+        self.counts["fake"] += 1
+
+        def as_fake(value: Any) -> Any:
+            return value._facts.as_fake(mode) if isinstance(value, TracedTensor) else value
+
+        try:
+            with compat.below_autograd(), compat.no_autocast(), mode:
+                result = func(*tree_map(as_fake, args), **tree_map(as_fake, kwargs))
+        except compat.data_dependent_errors as error:
+            raise DataDependentError(f"{func}: the result depends on the numbers in a tensor ({error})") from error
+        return _template(result, self.facts.of)
+
+
+def _dense(facts: Facts) -> bool:
+    expected = 1
+    for stride, size in sorted(zip(facts.stride, facts.size, strict=True), key=lambda p: (p[0], p[1])) if not facts.symbolic else ():
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return not facts.symbolic
+
+
+def _as_meta(value: Any) -> Any:
+    if isinstance(value, TracedTensor):
+        return value._facts.as_meta()
+    return META if isinstance(value, torch.device) else value
+
+
+META = torch.device("meta")
+CPU = torch.device("cpu")
+
+
+def _common_device(args: Any, kwargs: Any) -> torch.device | None:
+    """The device of the result where it is beyond doubt and no size is symbolic, else None."""
+    if "device" in kwargs and kwargs["device"] is not None:
+        return None
+    device = None
+    for value in tree_iter((args, kwargs)):
+        if isinstance(value, TracedTensor):
+            facts = value._facts
+            if facts.symbolic or (device is not None and facts.device != device):
+                return None
+            device = facts.device
+        elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Tensor, torch.device)):
+            return None
+    return device
+
+
+def _template(result: Any, facts_of: Callable[[torch.Tensor], Facts]) -> Any:
+    if isinstance(result, torch.Tensor):
+        return facts_of(result)
+    if isinstance(result, (tuple, list)):
+        return type(result)(_template(r, facts_of) for r in result) if type(result) in (tuple, list) else tuple(
+            _template(r, facts_of) for r in result
+        )
+    return result

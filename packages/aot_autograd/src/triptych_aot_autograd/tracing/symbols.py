@@ -1,0 +1,153 @@
+"""Symbolic integers in a graph: which node computes a given size expression.
+
+A symbolic integer that reaches an op is not followed through Python arithmetic; its sympy expression is looked up, and
+where no node has it, built from nodes that have its parts: `sym_size.int` of an input, a SymInt placeholder, the result
+of a data-dependent op, and `operator` calls above those.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import Graph, Node
+
+from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.errors import AotError
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+# Functions of size arithmetic by the name of their sympy class -> what computes them on Python numbers.
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "PythonMod": operator.mod,
+    "Mod": operator.mod,
+    "IntTrueDiv": operator.truediv,
+    "FloatTrueDiv": operator.truediv,
+    "Max": torch.sym_max,
+    "Min": torch.sym_min,
+    "ToFloat": torch.sym_float,
+    "PowByNatural": operator.pow,
+    "FloatPow": operator.pow,
+    "OpaqueUnaryFn_sqrt": compat.sym_sqrt,
+    "TruncToInt": torch.sym_int,
+    "RShift": operator.rshift,
+    "LShift": operator.lshift,
+    "Equality": operator.eq,
+    "Unequality": operator.ne,
+    "StrictLessThan": operator.lt,
+    "StrictGreaterThan": operator.gt,
+    "LessThan": operator.le,
+    "GreaterThan": operator.ge,
+}
+
+
+class SymbolTable:
+    """Nodes by expression, for one graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._nodes: dict[sympy.Basic, Node] = {}
+        self._pending: list[tuple[sympy.Basic, Node, int, Any]] = []  # (expression, tensor node, dim, SymInt)
+
+    def bind(self, expr: sympy.Basic, node: Node) -> None:
+        """`node` computes `expr`."""
+        self._nodes.setdefault(expr, node)
+
+    def bind_size(self, value: Any, tensor: Node, dim: int) -> None:
+        """Size `dim` of `tensor` is `value`; a node is made when somebody needs it."""
+        if isinstance(value, torch.SymInt):
+            self._pending.append((value.node.expr, tensor, dim, value))
+
+    def bind_stride(self, value: Any, tensor: Node, dim: int) -> None:
+        """Stride `dim` of `tensor` is `value` (asked only where no size tells it)."""
+        if isinstance(value, torch.SymInt) and value.node.expr.is_Symbol:
+            self._pending.append((value.node.expr, tensor, -1 - dim, value))
+
+    def node_of(self, value: Any) -> Any:
+        """The node (or Python number) for a symbolic value."""
+        expr = value.node.expr
+        if expr.is_number and not isinstance(value, torch.SymBool):
+            return int(expr) if isinstance(value, torch.SymInt) else float(expr)
+        return self._build(expr, value)
+
+    def _build(self, expr: sympy.Basic, example: Any) -> Any:
+        node = self._nodes.get(expr)
+        if node is None:
+            node = self._from_size(expr)
+        if node is not None:
+            return node
+        if isinstance(expr, (sympy.Integer, int)):
+            return int(expr)
+        if isinstance(expr, (sympy.Float, float)):
+            return float(expr)
+        if isinstance(expr, sympy.Symbol):
+            node = self._solve(expr, example)
+        elif isinstance(expr, (sympy.Add, sympy.Mul)):
+            node = self._fold(expr, example)
+        elif isinstance(expr, sympy.Pow):
+            node = self._emit(expr, operator.pow, [self._build(a, example) for a in expr.args], example)
+        elif type(expr).__name__ in FUNCTIONS:
+            node = self._function(expr, example)
+        if node is None:
+            raise AotError(f"no input of the graph tells the size {expr}")
+        return node
+
+    def _function(self, expr: sympy.Basic, example: Any) -> Any:
+        target = FUNCTIONS[type(expr).__name__]
+        args = [self._build(a, example) for a in expr.args]
+        if target in (torch.sym_max, torch.sym_min):
+            result = args[0]
+            for arg in args[1:]:
+                result = self._emit(expr, target, [result, arg], example)
+            return result
+        return self._emit(expr, target, args, example)
+
+    def _fold(self, expr: sympy.Basic, example: Any) -> Any:
+        target = operator.add if isinstance(expr, sympy.Add) else operator.mul
+        partial, result = expr.args[0], self._build(expr.args[0], example)
+        for arg in expr.args[1:]:
+            partial = expr.func(partial, arg)
+            result = self._emit(partial, target, [result, self._build(arg, example)], example)
+        return result
+
+    def _from_size(self, expr: sympy.Basic) -> Node | None:
+        for known, tensor, dim, value in self._pending:
+            if known == expr:
+                return self._size_node(known, tensor, dim, value)
+        return None
+
+    def _size_node(self, expr: sympy.Basic, tensor: Node, dim: int, value: Any) -> Node:
+        op = torch.ops.aten.sym_size.int if dim >= 0 else torch.ops.aten.sym_stride.int
+        node = self.graph.call_function(op, (tensor, dim if dim >= 0 else -1 - dim))
+        node.meta["val"] = value
+        self.bind(expr, node)
+        return node
+
+    def _solve(self, symbol: sympy.Symbol, example: Any) -> Any:
+        """A symbol that no size equals: undo a linear expression of it that a size has."""
+        for known, tensor, dim, value in self._pending:
+            if known.free_symbols != {symbol} or not known.is_polynomial(symbol) or sympy.degree(known, symbol) != 1:
+                continue
+            slope = known.coeff(symbol)
+            rest = known - slope * symbol
+            node: Any = self._size_node(known, tensor, dim, value)
+            if rest != 0:
+                node = self._emit(None, operator.sub, [node, int(rest)], value)
+            return self._emit(symbol, operator.floordiv, [node, int(slope)], value)
+        return None
+
+    def _emit(self, expr: Any, target: Callable[..., Any], args: list[Any], example: Any) -> Any:
+        if not any(isinstance(a, Node) for a in args):
+            return target(*args)
+        if expr is not None and expr in self._nodes:
+            return self._nodes[expr]
+        node = self.graph.call_function(target, tuple(args))
+        node.meta["val"] = target(*[a.meta["val"] if isinstance(a, Node) else a for a in args])
+        if expr is not None:
+            self.bind(expr, node)
+        return node

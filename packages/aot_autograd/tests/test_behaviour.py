@@ -1,0 +1,139 @@
+"""Programs of views, in-place changes, aliases and random draws behave as in eager: values, gradients, aliasing, versions."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._pytree import tree_flatten
+
+from triptych_aot_autograd import aot_function, default_partition, min_cut_partition
+
+
+def keep_graph(gm, example_inputs):
+    """A compiler that runs the graph as it is."""
+    return gm
+
+
+def relations(tensors):
+    """Which tensors share memory, and where they start in it."""
+    seen = {}
+    return [(seen.setdefault(t.untyped_storage()._cdata, len(seen)), t.storage_offset()) for t in tensors]
+
+
+def loss_of(tensors):
+    terms = [(t.double() * torch.arange(1, t.numel() + 1).view(t.shape)).sin().sum() for t in tensors if t.requires_grad]
+    return sum(terms) if terms else None
+
+
+def run(fn, makers, seed=0):
+    torch.manual_seed(seed)
+    leaves = [m() for m in makers]
+    args = [x * 1 if x.requires_grad else x for x in leaves]  # histories, so that in-place changes are legal
+    torch.manual_seed(seed + 1)
+    result = fn(*args)
+    rng = torch.get_rng_state()
+    flat = tree_flatten(result)[0]
+    tensors = [t for t in flat if isinstance(t, torch.Tensor)] + args
+    loss = loss_of(tensors)
+    inputs = [x for x in leaves if x.requires_grad]
+    grads = torch.autograd.grad(loss, inputs, allow_unused=True) if loss is not None else ()
+    return flat, args, tensors, grads, rng
+
+
+def check_against_eager(fn, *makers, partition_fn=min_cut_partition):
+    flat_a, args_a, tensors_a, grads_a, rng_a = run(fn, makers)
+    compiled = aot_function(fn, keep_graph, partition_fn=partition_fn)
+    flat_b, args_b, tensors_b, grads_b, rng_b = run(compiled, makers)
+    assert torch.equal(rng_a, rng_b)
+    assert len(flat_a) == len(flat_b)
+    for a, b in zip(flat_a, flat_b):
+        assert isinstance(a, torch.Tensor) == isinstance(b, torch.Tensor)
+        if isinstance(a, torch.Tensor):
+            torch.testing.assert_close(b, a)
+            assert (b.requires_grad, b.stride(), b.is_leaf) == (a.requires_grad, a.stride(), a.is_leaf)
+        else:
+            assert a == b
+    for a, b in zip(args_a, args_b):
+        torch.testing.assert_close(b, a)
+        assert (b._version, b.shape, b.stride(), b.requires_grad) == (a._version, a.shape, a.stride(), a.requires_grad)
+    assert relations(tensors_b) == relations(tensors_a)
+    for a, b in zip(grads_a, grads_b, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            torch.testing.assert_close(b, a)
+
+
+def grad(*size):
+    return lambda: torch.randn(*size, requires_grad=True)
+
+
+def plain(*size):
+    return lambda: torch.randn(*size)
+
+
+def no_grad_view(x):
+    with torch.no_grad():
+        y = x * 2
+        v = y[0]
+    return v, x * y
+
+
+PROGRAMS = {
+    "mutate plain input": (lambda x, y: (x.add_(1) * y).sum(), plain(3, 4), grad(3, 4)),
+    "mutate input with history": (lambda x, y: x.mul_(y).sum(), grad(3, 4), grad(3, 4)),
+    "mutate views of input": (lambda x, y: (x[0].mul_(y[0]), x.t()[1].add_(2), x + 1)[2], grad(3, 4), grad(3, 4)),
+    "views of input returned": (lambda x: (x.t(), x, x[0]), grad(3, 4)),
+    "base and views of intermediate": (lambda x: ((y := x * 2).t(), y[0], y), grad(3, 4)),
+    "views of hidden intermediate": (lambda x: ((y := x * 2).t(), y[0]), grad(3, 4)),
+    "metadata change": (lambda x: x.t_() + 1, plain(3, 4)),
+    "metadata and data change": (lambda x: x.t_().add_(1) + 1, plain(3, 4)),
+    "one tensor returned twice": (lambda x: ((y := x * 2), y, y.detach()), grad(3, 4)),
+    "dropout": (lambda x: F.dropout(x, 0.5) * x, grad(3, 4)),
+    "batch norm": (
+        lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b, training=True),
+        *(grad(3, 4), plain(4), lambda: torch.rand(4), grad(4), grad(4)),
+    ),
+    "literals": (lambda x: x * torch.tensor(2.0) + torch.ones(4), grad(3, 4)),
+    "plain input gets a history": (lambda b, w: b.copy_(w * 2), plain(3, 4), grad(3, 4)),
+    "zero_": (lambda x: (x.zero_(), x + 1)[1], plain(3, 4)),
+    "out=": (lambda x, y: torch.add(x, y, out=torch.empty(3, 4)), plain(3, 4), plain(3, 4)),
+    "out= grows": (lambda x, y: torch.add(x, y, out=torch.empty(0)), plain(3, 4), plain(3, 4)),
+    "index_put_": (lambda x, y: (x.index_put_((torch.tensor([0, 1]),), y), x * 2)[1], grad(3, 4), grad(2, 4)),
+    "setitem": (lambda x, y: (x.__setitem__((slice(None), 1), y), x * 2)[1], grad(3, 4), grad(3)),
+    "expanded input": (lambda x: x.expand(5, 3, 4), grad(3, 4)),
+    "expanded intermediate": (lambda x: (x + 1).expand(5, 3, 4), grad(3, 4)),
+    "split intermediate": (lambda x: (x * 2).split(2, dim=1), grad(3, 4)),
+    "split input": (lambda x: x.split(2, dim=1), grad(3, 4)),
+    "mutated chunks": (lambda x: [c.mul_(2) for c in x.clone().chunk(2)], plain(4, 4)),
+    "detach": (lambda x: (x.detach() + 1, x * 2), grad(3, 4)),
+    "view under no_grad": (no_grad_view, grad(3, 4)),
+    "integers and None": (lambda x: (x.argmax(), x.sum(), 3, None), grad(3, 4)),
+    "convolution": (lambda x, w, b: F.conv2d(x, w, b, padding=1).relu(), grad(2, 3, 8, 8), grad(4, 3, 3, 3), grad(4)),
+    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), *[grad(2, 2, 8, 16)] * 3),
+    "layer norm": (lambda x, w: F.gelu(F.layer_norm(x, (4,), w)).softmax(-1), grad(3, 4), grad(4)),
+    "embedding and loss": (
+        lambda w: F.cross_entropy(F.embedding(torch.tensor([1, 2]), w), torch.tensor([0, 1])),
+        grad(3, 4),
+    ),
+    "foreach": (lambda x, y: torch._foreach_add_([x, y], 1.0), plain(3, 4), plain(3, 4)),
+    "complex": (lambda x: torch.view_as_complex(x).conj().abs(), grad(3, 2)),
+    "relu_": (lambda x: F.relu(x * 2, inplace=True), grad(3, 4)),
+    "draws in order": (lambda x: x + torch.randn(3, 4) + torch.rand_like(x) + torch.empty(3, 4).uniform_(), grad(3, 4)),
+    "bernoulli_": (lambda x: x * torch.empty(3, 4).bernoulli_(0.5), grad(3, 4)),
+    "unused input": (lambda x, y: x * 2, grad(3, 4), grad(3, 4)),
+    "identity": (lambda x: x, grad(3, 4)),
+    "nothing": (lambda x: None, grad(3, 4)),
+    "fill_diagonal_": (lambda x: x.fill_diagonal_(0), plain(4, 4)),
+    "mutated diagonal": (lambda x: x.diagonal().add_(1), plain(4, 4)),
+    "unfold": (lambda x: x.unfold(0, 2, 1), grad(4, 4)),
+    "mutated as_strided": (lambda x: x.as_strided((2, 2), (4, 1), 1).mul_(2), plain(4, 4)),
+    "masked_fill_": (lambda x: x.clone().masked_fill_(x > 0, 0.0), grad(4, 4)),
+    "scan and maximum": (lambda x: x.cumsum(0) + x.max(1)[0], grad(4, 4)),
+    "mutated detached alias": (lambda x: ((y := x * 2), y.detach().add_(1))[1], grad(4, 4)),
+}
+
+
+@pytest.mark.parametrize("partition_fn", [default_partition, min_cut_partition])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name, partition_fn):
+    fn, *makers = PROGRAMS[name]
+    check_against_eager(fn, *makers, partition_fn=partition_fn)
