@@ -1,4 +1,115 @@
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_eval_frame", "Frame evaluation hook.", -1, NULL};
-PyMODINIT_FUNC PyInit__eval_frame(void) { return PyModule_Create(&module); }
+/* The frame hook (PEP 523) and the module.
+ *
+ * The hook is installed while some thread is inside a region, on top of whatever evaluator was there, and taken out when the
+ * last one leaves. In a thread without a current region it only passes frames on. It replaces a call's first entry into its
+ * frame, never a generator that goes on: what runs instead is an ordinary function, called with the frame's variables.
+ */
+#include "eval_frame.h"
+
+static _Thread_local struct {
+    Region *region;
+    PyCodeObject *expected;
+    _PyInterpreterFrame *passing; /* handed to another evaluator, which may hand it back to us */
+} current;
+
+/* Under the interpreter lock. */
+static Py_ssize_t install_count;
+static _PyFrameEvalFunction evaluator_below = _PyEval_EvalFrameDefault;
+
+Region *current_region(void) { return current.region; }
+
+static PyObject *pass_on(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
+    if (evaluator_below == _PyEval_EvalFrameDefault || current.passing == frame)
+        return _PyEval_EvalFrameDefault(thread, frame, throwing);
+    _PyInterpreterFrame *outer = current.passing;
+    current.passing = frame;
+    PyObject *result = evaluator_below(thread, frame, throwing);
+    current.passing = outer;
+    return result;
+}
+
+/* Frames of plain function calls: no module or class bodies, no generators. */
+static bool is_servable(const PyCodeObject *code) {
+    enum { WANTED = CO_OPTIMIZED | CO_NEWLOCALS, UNWANTED = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR };
+    return (code->co_flags & (WANTED | UNWANTED)) == WANTED;
+}
+
+static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
+    Region *region = current.region;
+    if (region == NULL || throwing || !frame_is_fresh_call(frame)) return pass_on(thread, frame, throwing);
+    PyCodeObject *code = frame_code(frame);
+    if (code == current.expected) {
+        current.expected = NULL;
+        return pass_on(thread, frame, throwing);
+    }
+    if (!is_servable(code)) return pass_on(thread, frame, throwing);
+    PyObject *result;
+    if (!region_serve(region, code, frame_function(frame), frame_variables(frame), &result))
+        return pass_on(thread, frame, throwing);
+    frame_finish(thread, frame);
+    return result;
+}
+
+static void install(void) {
+    if (install_count++) return;
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    _PyFrameEvalFunction present = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    if (present == evaluate) return;
+    evaluator_below = present;
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
+}
+
+static void uninstall(void) {
+    if (--install_count) return;
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    if (_PyInterpreterState_GetEvalFrameFunc(interpreter) != evaluate) return; /* somebody sits on top of us: we only pass */
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluator_below);
+}
+
+void scope_enter(Scope *saved, Region *region, PyCodeObject *expected) {
+    *saved = (Scope){current.region, current.expected, region != NULL};
+    if (region) {
+        Py_INCREF(region);
+        install();
+    }
+    current.region = region;
+    current.expected = region ? expected : NULL;
+}
+
+void scope_leave(const Scope *saved) {
+    Region *left = current.region;
+    current.region = saved->region;
+    current.expected = saved->expected;
+    if (!saved->counted) return;
+    uninstall();
+    Py_DECREF(left);
+}
+
+/* -- the module ----------------------------------------------------------------------------------------------------------- */
+static PyObject *hook_state(PyObject *module, PyObject *unused) {
+    bool ours = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate;
+    return Py_BuildValue("(Onn)", current.region ? (PyObject *)current.region : Py_None, install_count, (Py_ssize_t)ours);
+}
+
+static PyMethodDef METHODS[] = {
+    {"hook_state", hook_state, METH_NOARGS,
+     "hook_state(): (this thread's region or None, how many scopes want the hook, whether it is on top now)."},
+    {"init_torch", (PyCFunction)(void *)init_torch, METH_VARARGS | METH_KEYWORDS,
+     "init_torch(tensor, identity, tensor_type, requires_grad, dispatch_keys, direct=True) -> bool\n\n"
+     "Makes tensor guards possible. identity is tensor._cdata, requires_grad the attribute's descriptor, dispatch_keys a\n"
+     "callable. True when facts are read through the C ABI, False when by attribute."},
+    {"tensor_facts", tensor_facts, METH_O, "tensor_facts(tensor): codes of (dtype, device type, device index); -1 without the C ABI."},
+    {NULL},
+};
+
+static struct PyModuleDef MODULE = {
+    PyModuleDef_HEAD_INIT, "_eval_frame", "Frame hook, compiled callables and guard programs in C.", -1, METHODS,
+};
+
+PyMODINIT_FUNC PyInit__eval_frame(void) {
+    PyTypeObject *const types[] = {&GuardProgram_Type, &Entry_Type, &Region_Type, &CompiledCallable_Type, &Unhooked_Type};
+    PyObject *module = PyModule_Create(&MODULE);
+    for (size_t i = 0; module && i < sizeof types / sizeof *types; i++)
+        if (PyModule_AddType(module, types[i]) < 0) Py_CLEAR(module);
+    return module;
+}

@@ -1,0 +1,66 @@
+/* The flat guard program: a list of reads and checks over slots. */
+#ifndef TRIPTYCH_GUARD_PROGRAM_H
+#define TRIPTYCH_GUARD_PROGRAM_H
+
+#include "compat.h"
+
+typedef struct Op Op;
+
+/* One run: slots hold borrowed references; those that a read had to create are listed in `owned` too. */
+typedef struct {
+    PyObject **slots;
+    PyObject **owned;
+    Py_ssize_t owned_count;
+    PyObject *const *locals;
+    PyObject *function;
+} Run;
+
+typedef bool (*OpStep)(const Op *op, Run *run); /* whether it holds; never leaves an exception set */
+
+struct Op {
+    OpStep step;
+    int32_t slot;  /* what it reads from */
+    int32_t other; /* where it puts the result, or the second slot of a comparison */
+    int32_t guard; /* index of the guard that it belongs to */
+    int32_t flag;
+    PyObject *object; /* constant, held */
+    void *data;       /* payload made by the row's `prepare`, freed with PyMem_Free */
+};
+
+/* A row of the table of operations. `prepare` turns the constant into a payload: 0, or -1 with an exception. */
+typedef struct {
+    const char *name;
+    OpStep step;
+    int (*prepare)(Op *op);
+    bool creates; /* the read gives a new reference */
+} OpRow;
+
+typedef struct {
+    PyObject_HEAD
+    Op *ops;
+    Py_ssize_t count;
+    Py_ssize_t slot_count;
+    Py_ssize_t owned_limit;
+    PyObject **scratch; /* slots and owned references of a run, when none is going on */
+    bool busy;
+    PyObject *guards; /* what the ops' guard indices mean, for whoever asks */
+} GuardProgram;
+
+extern PyTypeObject GuardProgram_Type;
+
+/* The index of the first violated guard, or -1 when all hold. Never leaves an exception set. */
+Py_ssize_t guard_program_run(GuardProgram *program, PyObject *const *locals, PyObject *function);
+
+extern const OpRow READ_ROWS[], CHECK_ROWS[], TENSOR_ROWS[], SHAPE_ROWS[]; /* each ends with a NULL name */
+
+/* tensor_facts.c */
+PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *tensor_facts(PyObject *module, PyObject *tensor);
+bool tensor_integer(PyObject *tensor, int kind, Py_ssize_t dim, int64_t *out); /* for shape_vm.c */
+enum { TENSOR_SIZE, TENSOR_STRIDE, TENSOR_OFFSET };
+
+/* guard_checks.c */
+bool equal_exactly(PyObject *left, PyObject *right); /* same type and value, without numbers being confused */
+Py_ssize_t container_length(PyObject *object);       /* -1 when it is no container, no exception */
+
+#endif

@@ -1,0 +1,355 @@
+/* Facts of tensors: through libtorch's stable C ABI where the handle inside the Python object is found, else by attribute.
+ *
+ * Nothing here needs torch to build or to load: the functions are looked up in the running process by `init_torch`.
+ */
+#include "guard_program.h"
+
+#include <dlfcn.h>
+
+typedef void *Handle; /* AtenTensorHandle: the address of the tensor smart pointer inside the Python object */
+
+static struct {
+    bool direct;         /* the C ABI is in use */
+    Py_ssize_t offset;   /* of the handle in the object */
+    bool maybe_borrowed; /* a flag before the handle says whether it is owned in place */
+    int32_t strided;
+    PyTypeObject *tensor_type;
+    PyGetSetDescrObject *requires_grad;
+    PyObject *dispatch_keys; /* callable: tensor -> int */
+    bool (*grad_enabled)(void);
+    int32_t (*dim)(Handle, int64_t *), (*sizes)(Handle, int64_t **), (*strides)(Handle, int64_t **);
+    int32_t (*offset_of)(Handle, int64_t *), (*dtype)(Handle, int32_t *), (*layout)(Handle, int32_t *);
+    int32_t (*device_type)(Handle, int32_t *), (*device_index)(Handle, int32_t *), (*data)(Handle, void **);
+    size_t (*element_size)(int32_t);
+} torch_api;
+
+static const struct {
+    const char *symbol;
+    void *place;
+} SYMBOLS[] = {
+    {"aoti_torch_get_dim", &torch_api.dim},
+    {"aoti_torch_get_sizes", &torch_api.sizes},
+    {"aoti_torch_get_strides", &torch_api.strides},
+    {"aoti_torch_get_storage_offset", &torch_api.offset_of},
+    {"aoti_torch_get_dtype", &torch_api.dtype},
+    {"aoti_torch_get_layout", &torch_api.layout},
+    {"aoti_torch_get_device_type", &torch_api.device_type},
+    {"aoti_torch_get_device_index", &torch_api.device_index},
+    {"aoti_torch_get_data_ptr", &torch_api.data},
+    {"aoti_torch_dtype_element_size", &torch_api.element_size},
+    {"aoti_torch_grad_mode_is_enabled", &torch_api.grad_enabled},
+};
+
+static bool find_symbols(void) {
+    for (size_t i = 0; i < sizeof SYMBOLS / sizeof *SYMBOLS; i++) {
+        void *found = dlsym(RTLD_DEFAULT, SYMBOLS[i].symbol);
+        if (found == NULL) return false;
+        memcpy(SYMBOLS[i].place, &found, sizeof found);
+    }
+    int32_t (*strided)(void) = NULL;
+    void *found = dlsym(RTLD_DEFAULT, "aoti_torch_layout_strided");
+    if (found == NULL) return false;
+    memcpy(&strided, &found, sizeof found);
+    torch_api.strided = strided();
+    return true;
+}
+
+/* Where in the object the pointer `identity` lies: right after the head, or after a flag word. */
+static bool find_handle(PyObject *tensor, void *identity) {
+    char *start = (char *)tensor + sizeof(PyObject);
+    for (Py_ssize_t word = 0; word < 2; word++)
+        if (memcmp(start + word * sizeof(void *), &identity, sizeof identity) == 0) {
+            torch_api.offset = sizeof(PyObject) + word * sizeof(void *);
+            torch_api.maybe_borrowed = word == 1;
+            return true;
+        }
+    return false;
+}
+
+static inline Handle handle_of(PyObject *tensor) { return (char *)tensor + torch_api.offset; }
+
+static inline bool is_direct(PyObject *tensor) {
+    return torch_api.direct && !(torch_api.maybe_borrowed && ((char *)tensor)[sizeof(PyObject)]);
+}
+
+PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"tensor", "identity", "tensor_type", "requires_grad", "dispatch_keys", "direct", NULL};
+    PyObject *tensor, *identity, *requires_grad, *dispatch_keys;
+    PyTypeObject *type;
+    int direct = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!OO|p", names, &tensor, &PyLong_Type, &identity, &PyType_Type,
+                                     &type, &requires_grad, &dispatch_keys, &direct))
+        return NULL;
+    void *address = PyLong_AsVoidPtr(identity);
+    if (address == NULL && PyErr_Occurred()) return NULL;
+    Py_XSETREF(torch_api.tensor_type, (PyTypeObject *)Py_NewRef(type));
+    Py_XSETREF(torch_api.dispatch_keys, Py_NewRef(dispatch_keys));
+    bool getter = Py_IS_TYPE(requires_grad, &PyGetSetDescr_Type);
+    Py_XSETREF(torch_api.requires_grad, getter ? (PyGetSetDescrObject *)Py_NewRef(requires_grad) : NULL);
+    torch_api.direct = direct && getter && find_symbols() && find_handle(tensor, address);
+    int64_t dims = -1; /* a last look, before anything relies on it */
+    if (torch_api.direct && (torch_api.dim(handle_of(tensor), &dims) != 0 || dims < 0)) torch_api.direct = false;
+    return PyBool_FromLong(torch_api.direct);
+}
+
+/* -- what is expected of a tensor ------------------------------------------------------------------------------------- */
+typedef struct {
+    int32_t dtype, device_type, device_index; /* device_index -2: any */
+    int32_t requires_grad;
+    int64_t dims;
+    int64_t dispatch_keys;
+    bool has_strides, has_keys;
+    int64_t extents[]; /* sizes, then strides; FREE where anything goes */
+} Expected;
+
+#define FREE INT64_MIN
+
+/* Fill `out` from a tuple of ints and Nones. */
+static int read_extents(PyObject *tuple, int64_t *out) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        out[i] = item == Py_None ? FREE : PyLong_AsLongLong(item);
+        if (out[i] == -1 && PyErr_Occurred()) return -1;
+    }
+    return 0;
+}
+
+/* constant: (class, dtype code, device type, device index, requires_grad, sizes, strides or None, keys or None, dtype, device) */
+static int prepare_tensor(Op *op) {
+    PyObject *cls, *sizes, *strides, *keys, *dtype, *device;
+    int code, device_type, device_index, requires_grad;
+    if (!PyArg_ParseTuple(op->object, "O!iiipO!OOOO", &PyType_Type, &cls, &code, &device_type, &device_index, &requires_grad,
+                          &PyTuple_Type, &sizes, &strides, &keys, &dtype, &device))
+        return -1;
+    if (torch_api.tensor_type == NULL || !PyType_IsSubtype((PyTypeObject *)cls, torch_api.tensor_type)) {
+        PyErr_SetString(PyExc_TypeError, "tensor guards need init_torch first, and a class of tensors");
+        return -1;
+    }
+    Py_ssize_t dims = PyTuple_GET_SIZE(sizes);
+    Expected *expected = op->data = PyMem_Calloc(1, sizeof(Expected) + 2 * dims * sizeof(int64_t));
+    if (expected == NULL) return PyErr_NoMemory(), -1;
+    *expected = (Expected){code, device_type, device_index, requires_grad, dims};
+    expected->has_strides = strides != Py_None;
+    expected->has_keys = keys != Py_None;
+    if (expected->has_keys) expected->dispatch_keys = (int64_t)PyLong_AsUnsignedLongLongMask(keys);
+    if (expected->has_strides && (!PyTuple_Check(strides) || PyTuple_GET_SIZE(strides) != dims)) {
+        PyErr_SetString(PyExc_ValueError, "as many strides as sizes");
+        return -1;
+    }
+    if (read_extents(sizes, expected->extents) < 0) return -1;
+    if (expected->has_strides && read_extents(strides, expected->extents + dims) < 0) return -1;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static inline bool fits(const int64_t *expected, const int64_t *actual, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (expected[i] != actual[i] && expected[i] != FREE) return false;
+    return true;
+}
+
+static bool same_grad_flag(PyObject *tensor, int expected) {
+    PyGetSetDef *getter = torch_api.requires_grad->d_getset;
+    PyObject *value = getter->get(tensor, getter->closure);
+    bool same = value && (value == Py_True) == expected;
+    Py_XDECREF(value);
+    if (value == NULL) PyErr_Clear();
+    return same;
+}
+
+static bool same_keys(PyObject *tensor, int64_t expected) {
+    PyObject *value = PyObject_CallOneArg(torch_api.dispatch_keys, tensor);
+    bool same = value && PyLong_Check(value) && (int64_t)PyLong_AsUnsignedLongLongMask(value) == expected;
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return same;
+}
+
+static bool check_direct(const Expected *expected, PyObject *tensor) {
+    Handle handle = handle_of(tensor);
+    int64_t dims, *sizes, *strides;
+    int32_t code;
+    if (torch_api.dim(handle, &dims) || dims != expected->dims) return false;
+    if (torch_api.dtype(handle, &code) || code != expected->dtype) return false;
+    if (torch_api.device_type(handle, &code) || code != expected->device_type) return false;
+    if (expected->device_index != -2 && (torch_api.device_index(handle, &code) || code != expected->device_index)) return false;
+    if (torch_api.sizes(handle, &sizes) || !fits(expected->extents, sizes, dims)) return false;
+    if (!expected->has_strides) return true;
+    if (torch_api.layout(handle, &code) || code != torch_api.strided) return false; /* others have no strides to read */
+    return torch_api.strides(handle, &strides) == 0 && fits(expected->extents + dims, strides, dims);
+}
+
+/* -- the twin that only uses attributes -------------------------------------------------------------------------------- */
+static bool attribute_equals(PyObject *tensor, const char *name, PyObject *expected) {
+    PyObject *value = PyObject_GetAttrString(tensor, name);
+    bool same = value && PyObject_RichCompareBool(value, expected, Py_EQ) == 1;
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return same;
+}
+
+/* `tuple` is what the attribute or method gave; consumed. */
+static bool tuple_fits(PyObject *tuple, const int64_t *expected, int64_t count) {
+    int64_t actual;
+    bool same = tuple && PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) == count;
+    for (int64_t i = 0; i < count && same; i++) {
+        actual = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
+        same = fits(expected + i, &actual, 1);
+    }
+    Py_XDECREF(tuple);
+    PyErr_Clear();
+    return same;
+}
+
+static bool check_by_attributes(const Op *op, PyObject *tensor) {
+    const Expected *expected = op->data;
+    PyObject *flag = expected->requires_grad ? Py_True : Py_False;
+    if (!attribute_equals(tensor, "dtype", PyTuple_GET_ITEM(op->object, 8))) return false;
+    if (!attribute_equals(tensor, "device", PyTuple_GET_ITEM(op->object, 9))) return false;
+    if (!attribute_equals(tensor, "requires_grad", flag)) return false;
+    if (!tuple_fits(PyObject_GetAttrString(tensor, "shape"), expected->extents, expected->dims)) return false;
+    if (!expected->has_strides) return true;
+    PyObject *name = PyUnicode_InternFromString("stride"), *strides = PyObject_CallMethodNoArgs(tensor, name);
+    Py_DECREF(name);
+    return tuple_fits(strides, expected->extents + expected->dims, expected->dims);
+}
+
+static bool check_tensor(const Op *op, Run *run) {
+    PyObject *tensor = run->slots[op->slot];
+    const Expected *expected = op->data;
+    if ((PyObject *)Py_TYPE(tensor) != PyTuple_GET_ITEM(op->object, 0)) return false;
+    if (is_direct(tensor)) {
+        if (!check_direct(expected, tensor) || !same_grad_flag(tensor, expected->requires_grad)) return false;
+    } else if (!check_by_attributes(op, tensor)) {
+        return false;
+    }
+    return !expected->has_keys || same_keys(tensor, expected->dispatch_keys);
+}
+
+/* -- integers of a tensor, memory, modes -------------------------------------------------------------------------------- */
+static bool integer_by_method(PyObject *tensor, const char *name, Py_ssize_t dim, int64_t *out) {
+    PyObject *value = dim < 0 ? PyObject_CallMethod(tensor, name, NULL) : PyObject_CallMethod(tensor, name, "n", dim);
+    bool good = value && PyLong_Check(value);
+    if (good) *out = PyLong_AsLongLong(value);
+    Py_XDECREF(value);
+    good = good && !PyErr_Occurred();
+    PyErr_Clear();
+    return good;
+}
+
+bool tensor_integer(PyObject *tensor, int kind, Py_ssize_t dim, int64_t *out) {
+    static const char *const methods[] = {"size", "stride", "storage_offset"};
+    if (torch_api.tensor_type == NULL || !PyObject_TypeCheck(tensor, torch_api.tensor_type)) return false;
+    if (!is_direct(tensor) || Py_TYPE(tensor)->tp_getattro != torch_api.tensor_type->tp_getattro)
+        return integer_by_method(tensor, methods[kind], kind == TENSOR_OFFSET ? -1 : dim, out);
+    Handle handle = handle_of(tensor);
+    int64_t dims, *extents;
+    int32_t layout;
+    if (torch_api.dim(handle, &dims) || (kind != TENSOR_OFFSET && (dim < 0 || dim >= dims))) return false;
+    if (kind == TENSOR_SIZE) return torch_api.sizes(handle, &extents) == 0 && (*out = extents[dim], true);
+    if (torch_api.layout(handle, &layout) || layout != torch_api.strided) return false;
+    if (kind == TENSOR_OFFSET) return torch_api.offset_of(handle, out) == 0;
+    return torch_api.strides(handle, &extents) == 0 && (*out = extents[dim], true);
+}
+
+typedef struct {
+    uintptr_t start, end;
+} Range;
+
+/* The bytes that a strided tensor can reach, from its first element to its last. */
+static bool memory_range_direct(Handle handle, Range *range) {
+    int64_t dims, *sizes, *strides, last = 0;
+    int32_t code;
+    void *data;
+    if (torch_api.layout(handle, &code) || code != torch_api.strided || torch_api.dtype(handle, &code)) return false;
+    if (torch_api.dim(handle, &dims) || torch_api.sizes(handle, &sizes) || torch_api.strides(handle, &strides)) return false;
+    if (torch_api.data(handle, &data)) return false;
+    range->start = range->end = (uintptr_t)data;
+    for (int64_t i = 0; i < dims; i++) {
+        if (sizes[i] == 0) return true;
+        last += (sizes[i] - 1) * strides[i];
+    }
+    range->end = range->start + (last + 1) * torch_api.element_size(code);
+    return true;
+}
+
+static bool memory_range(PyObject *tensor, Range *range) {
+    int64_t dims, extent, stride, data, width, last = 0;
+    if (is_direct(tensor)) return memory_range_direct(handle_of(tensor), range);
+    if (!integer_by_method(tensor, "dim", -1, &dims) || !integer_by_method(tensor, "data_ptr", -1, &data)) return false;
+    if (!integer_by_method(tensor, "element_size", -1, &width)) return false;
+    range->start = range->end = (uintptr_t)data;
+    for (int64_t i = 0; i < dims; i++) {
+        if (!integer_by_method(tensor, "size", i, &extent) || !integer_by_method(tensor, "stride", i, &stride)) return false;
+        if (extent == 0) return true;
+        last += (extent - 1) * stride;
+    }
+    range->end = range->start + (last + 1) * width;
+    return true;
+}
+
+static int by_start(const void *left, const void *right) {
+    uintptr_t a = ((const Range *)left)->start, b = ((const Range *)right)->start;
+    return a < b ? -1 : a > b;
+}
+
+/* data: slot count, slots. Ranges that merely interleave count as overlapping: the caller then finds out more. */
+static bool check_no_overlap(const Op *op, Run *run) {
+    const int32_t *slots = op->data;
+    Range few[32], *ranges = slots[0] <= 32 ? few : PyMem_Malloc(slots[0] * sizeof(Range));
+    bool apart = ranges != NULL;
+    int count = 0;
+    for (int i = 1; i <= slots[0] && apart; i++) {
+        PyObject *tensor = run->slots[slots[i]];
+        apart = PyObject_TypeCheck(tensor, torch_api.tensor_type) && memory_range(tensor, &ranges[count]);
+        if (apart && ranges[count].end != ranges[count].start) count++;
+    }
+    if (apart) qsort(ranges, count, sizeof(Range), by_start);
+    for (int i = 1; i < count && apart; i++) apart = ranges[i - 1].end <= ranges[i].start;
+    if (ranges != few) PyMem_Free(ranges);
+    return apart;
+}
+
+static int prepare_no_overlap(Op *op) {
+    Py_ssize_t count = PyTuple_GET_SIZE(op->object);
+    int32_t *slots = op->data = PyMem_Malloc((count + 1) * sizeof(int32_t));
+    if (slots == NULL) return PyErr_NoMemory(), -1;
+    slots[0] = (int32_t)count;
+    for (Py_ssize_t i = 0; i < count; i++) slots[i + 1] = (int32_t)PyLong_AsLong(PyTuple_GET_ITEM(op->object, i));
+    if (torch_api.tensor_type == NULL && !PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "tensor guards need init_torch first");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* flag: expected; constant: a callable that tells the same, for a torch without the C ABI. */
+static bool check_grad_mode(const Op *op, Run *run) {
+    (void)run;
+    if (torch_api.grad_enabled) return torch_api.grad_enabled() == op->flag;
+    PyObject *value = PyObject_CallNoArgs(op->object);
+    int truth = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return truth == op->flag;
+}
+
+PyObject *tensor_facts(PyObject *module, PyObject *tensor) {
+    int32_t dtype, device_type, device_index;
+    if (torch_api.tensor_type == NULL || !PyObject_TypeCheck(tensor, torch_api.tensor_type)) {
+        PyErr_SetString(PyExc_TypeError, "not a tensor, or init_torch was not called");
+        return NULL;
+    }
+    if (!is_direct(tensor)) return Py_BuildValue("(iii)", -1, -1, -1);
+    Handle handle = handle_of(tensor);
+    if (torch_api.dtype(handle, &dtype) || torch_api.device_type(handle, &device_type) ||
+        torch_api.device_index(handle, &device_index)) {
+        PyErr_SetString(PyExc_RuntimeError, "the tensor's facts cannot be read");
+        return NULL;
+    }
+    return Py_BuildValue("(iii)", dtype, device_type, device_index);
+}
+
+const OpRow TENSOR_ROWS[] = {
+    {"tensor", check_tensor, prepare_tensor},
+    {"no_overlap", check_no_overlap, prepare_no_overlap},
+    {"grad_mode", check_grad_mode},
+    {NULL},
+};
