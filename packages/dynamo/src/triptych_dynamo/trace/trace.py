@@ -52,6 +52,8 @@ class Trace:
         self.effects = Effects()
         self.inputs = Inputs(self)
         self.tensor_attributes = TensorAttributes(self)
+        self.open_modes: list[tuple[Any, Any]] = []  # (exit function, token) of the modes entered and not left, outermost first
+        self.final_modes: dict[str, Any] = {}
         self.number_inputs: dict[Source, SymbolicValue] = {}
         self.guards: dict[Any, Guard] = {}
         self.frames: list[Frame] = []
@@ -201,10 +203,23 @@ class Trace:
 
     # -- the end -----------------------------------------------------------------------------------------------------------
     def close_modes(self, modes: dict[str, Any]) -> None:
-        """Leave, in the graph, the modes that the trace is in, so that the graph gives back those that it began with."""
-        if torch.is_grad_enabled() != modes["grad_mode"]:
-            node = self.graph.graph.call_function(torch._C._set_grad_enabled, (modes["grad_mode"],))
-            node.meta.update(val=None, effect=True)
+        """Leave, in the graph, the modes that the trace is in, so that the graph gives back those that it began with.
+
+        The state that the program leaves behind is set by the code after the graph (`final_modes`).
+        """
+        for exit_function, token in reversed(self.open_modes):
+            node = next(node for node in self.graph.graph.nodes if node.meta.get("val") is token)
+            self._close(exit_function, (node,))
+            exit_function(token)
+        self.final_modes["grad_mode"] = torch.is_grad_enabled()
+        if self.final_modes["grad_mode"] != modes["grad_mode"]:
+            self._close(torch._C._set_grad_enabled, (modes["grad_mode"],))
+        else:
+            del self.final_modes["grad_mode"]
+
+    def _close(self, function: Any, args: tuple[Any, ...]) -> None:
+        node = self.graph.graph.call_function(function, args)
+        node.meta.update(val=None, effect=True, stack_trace="")
 
     def finish_guards(self) -> None:
         """Add the guards that only the whole trace shows: symbolic sizes, and memory that written inputs share."""

@@ -79,7 +79,7 @@ def class_attribute(tx: Frame, value: Value, name: str) -> Value:
 def bind(tx: Frame, value: Value, owner: type, raw: Any, name: str) -> Value:
     """What `value.name` gives when `raw` was found in the dictionary of `owner`, a base of the value's class."""
     source = class_source(owner, name, raw)
-    if isinstance(raw, FunctionType):
+    if isinstance(raw, (FunctionType, functools._lru_cache_wrapper)):
         return MethodValue(tx.wrap(raw, source), value)
     if isinstance(raw, staticmethod):
         return tx.wrap(raw.__func__, source)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import BuiltinFunctionType, MethodWrapperType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.polyfills import MODELS
@@ -18,7 +18,7 @@ from triptych_dynamo.values import attributes, instances
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.common import fold
 from triptych_dynamo.values.pure import is_pure
-from triptych_dynamo.values.registry import wraps
+from triptych_dynamo.values.registry import wraps, wraps_object
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -28,11 +28,13 @@ HANDLERS: dict[Any, Callable[..., Value]] = {}
 
 
 def builtin(*functions: Any) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
-    """Register what a call of these functions does: `f(tx, *args, **kwargs)`."""
+    """Register what a call of these functions does: `f(tx, *args, **kwargs)`. Python functions are not inlined then."""
 
     def register(handler: Callable[..., Value]) -> Callable[..., Value]:
         for function in functions:
             HANDLERS[function] = handler
+            if isinstance(function, FunctionType):
+                wraps_object(function)(wrap_substituted)
         return handler
 
     return register
@@ -148,6 +150,12 @@ def constant_or_special(tx: Frame, value: Value) -> Any:
     """The constant that a value is in this run."""
     specialize = getattr(value, "specialize", None)
     return (specialize(tx) if specialize is not None else value).as_constant()
+
+
+def wrap_substituted(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A Python function that has a handler."""
+    tx.guard("is", source, obj)
+    return BuiltinFunctionValue(obj, source)
 
 
 @wraps(BuiltinFunctionType, MethodWrapperType)

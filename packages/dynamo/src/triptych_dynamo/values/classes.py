@@ -11,6 +11,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.polyfills import MODELS
 from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.values import attributes, instances
 from triptych_dynamo.values.attributes import ABSENT, lookup
@@ -127,6 +128,9 @@ class ClassValue(Value):
         constructor = CONSTRUCTORS.get(self.cls)
         if constructor is not None:
             return constructor(tx, args, kwargs)
+        model = MODELS.get(self.cls)
+        if model is not None:
+            return tx.call(tx.wrap(model, None), args, kwargs)
         meta_call = attributes.defines(type(self.cls), "__call__")
         if isinstance(meta_call, FunctionType):
             return tx.call(tx.wrap(meta_call, None), [self, *args], kwargs)

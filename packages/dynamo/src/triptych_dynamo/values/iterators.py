@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from triptych_dynamo.errors import TracedException
 from triptych_dynamo.polyfills import iteration
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
@@ -305,16 +304,9 @@ def get_iter(tx: Frame, value: Value) -> Value:
 def next_item(tx: Frame, iterator: Value) -> Value | None:
     """One step of any iterator: the next value, or None when it is exhausted."""
     step = getattr(iterator, "next_item", None)
-    if step is not None:
-        return step(tx)  # type: ignore[no-any-return]
-    if not hasattr(iterator.python_type(), "__next__"):
-        tx.raise_python(TypeError, f"'{type_name(iterator)}' object is not an iterator")
-    try:
-        return iterator.call_method(tx, "__next__", [], {})
-    except TracedException as error:
-        if issubclass(error.value.python_type(), StopIteration):
-            return None
-        raise
+    if step is None or not hasattr(iterator.python_type(), "__next__"):
+        return tx.raise_python(TypeError, f"'{type_name(iterator)}' object is not an iterator")
+    return step(tx)  # type: ignore[no-any-return]
 
 
 def iterate(tx: Frame, value: Value) -> Iterator[Value]:

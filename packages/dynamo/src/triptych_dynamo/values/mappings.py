@@ -161,8 +161,9 @@ class DictValue(Value):
         self.changed(tx)
 
     def changed(self, tx: Frame) -> None:
-        """Say that the dictionary was changed in place."""
-        tx.effects.mutated(self.this)
+        """Say that the dictionary was changed in place; a new one is simply built as it is at the end."""
+        if self.source is not None:
+            tx.effects.mutated(self.this)
 
     def pending_values(self) -> list[Value]:
         """What the replay of the changes needs."""

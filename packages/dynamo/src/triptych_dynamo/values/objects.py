@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.errors import TracedException
 from triptych_dynamo.sources import AttrSource, InstanceDictSource, Source
 from triptych_dynamo.values import attributes, instances, iterators, mappings
 from triptych_dynamo.values.attributes import ABSENT, lookup
@@ -161,7 +162,8 @@ class ObjectValue(Value):
     def _store_slot(self, tx: Frame, name: str, value: Value | None) -> None:
         self.slots[name] = value
         self.written_slots[name] = None
-        tx.effects.mutated(self)
+        if not self.is_new:
+            tx.effects.mutated(self)
 
     def store_field(self, tx: Frame, name: str, value: Value) -> None:
         """Put a value in the instance dictionary."""
@@ -225,6 +227,15 @@ class ObjectValue(Value):
     def iterate(self, tx: Frame) -> Iterator[Value]:
         return iterators.iterate(tx, self)
 
+    def next_item(self, tx: Frame) -> Value | None:
+        """One step of an iterator of the program: the next value, or None when it is exhausted."""
+        try:
+            return self.call_method(tx, "__next__", [], {})
+        except TracedException as error:
+            if issubclass(error.value.python_type(), StopIteration):
+                return None
+            raise
+
     def key(self, tx: Frame) -> Any:
         if attributes.defines(self.cls, "__hash__") is attributes.defines(object, "__hash__"):
             return self if self.is_new else self.real
@@ -272,6 +283,10 @@ class ObjectValue(Value):
 
     def _fill_new(self, cg: Writer) -> None:
         if isinstance(self.storage, mappings.DictValue):
+            if self.storage.default_factory is not None:
+                cg.load(self.storage.default_factory)
+                cg.load(self)
+                cg.store_attr("default_factory")
             for entry in self.storage.entries.values():
                 cg.load_object(self.storage.cls.__setitem__)
                 cg.load(self)
@@ -311,8 +326,14 @@ def has_instance_dict(cls: type) -> bool:
 
 
 def builtin_base(cls: type) -> type:
-    """The nearest base of `cls` whose `__new__` is written in C: it makes the empty object."""
-    return next(base for base in cls.__mro__ if isinstance(vars(base).get("__new__"), BuiltinFunctionType))
+    """The nearest base of `cls` that is written in C: its `__new__` makes the empty object."""
+    return next(base for base in cls.__mro__ if is_c_class(base))
+
+
+def is_c_class(cls: type) -> bool:
+    """Whether the class is written in C: a static type, or a heap type with a `__new__` of its own in C."""
+    is_heap_type = cls.__flags__ & (1 << 9)
+    return not is_heap_type or isinstance(vars(cls).get("__new__"), BuiltinFunctionType)
 
 
 @wraps_if(lambda obj: True, order=100)

@@ -180,7 +180,7 @@ def compare(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
     if not is_not_implemented(result):
         return result
     if symbol in ("==", "!="):
-        return tx.constant(identical(tx, left, right) == (symbol == "=="))
+        return tx.constant(is_same(left, right) == (symbol == "=="))
     return tx.raise_python(
         TypeError,
         f"'{symbol}' not supported between instances of '{type_name(left)}' and '{type_name(right)}'",
@@ -202,10 +202,10 @@ def _graph_comparison(tx: Frame, row: Comparison, left: Value, right: Value) -> 
 
 def equal(tx: Frame, left: Value, right: Value) -> bool:
     """`left is right or bool(left == right)`, the test that containers make."""
-    return identical(tx, left, right) or compare(tx, "==", left, right).truth(tx)
+    return is_same(left, right) or compare(tx, "==", left, right).truth(tx)
 
 
-def identical(tx: Frame, left: Value, right: Value) -> bool:
+def is_same(left: Value, right: Value) -> bool:
     """`left is right`: one value, or two constants that are one object."""
     if left is right:
         return True

@@ -183,12 +183,12 @@ def _contains(tx: Frame, container: Value, item: Value, /) -> Value:
 
 @builtin(operator.is_)
 def _is(tx: Frame, left: Value, right: Value, /) -> Value:
-    return tx.constant(operators.identical(tx, left, right))
+    return tx.constant(operators.is_same(left, right))
 
 
 @builtin(operator.is_not)
 def _is_not(tx: Frame, left: Value, right: Value, /) -> Value:
-    return tx.constant(not operators.identical(tx, left, right))
+    return tx.constant(not operators.is_same(left, right))
 
 
 @builtin(operator.not_)

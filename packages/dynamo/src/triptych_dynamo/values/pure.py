@@ -91,6 +91,7 @@ def is_frozen(obj: Any) -> bool:
     return isinstance(obj, FROZEN_TYPES)
 
 
-PURE_PYTHON: frozenset[FunctionType] = frozenset(
+# The Python functions among them: run whole instead of being traced into, where their arguments are constants.
+PURE_PYTHON: tuple[FunctionType, ...] = tuple(
     function for function in _FUNCTIONS if isinstance(function, FunctionType)
 )

@@ -162,10 +162,14 @@ def _contains(self: SequenceValue, tx: Frame, wanted: Value) -> Value:
 def _add(self: SequenceValue, tx: Frame, other: Value) -> Value:
     if not isinstance(other, SequenceValue) or other.family is not self.family:
         return tx.constant(NotImplemented)
-    result = self.like([*self.items, *other.items])
-    if self.cls is not torch.Size:
-        result.cls = self.family
-    return result
+    return self.like([*self.items, *other.items])
+
+
+@SEQUENCE("__radd__")
+def _radd(self: SequenceValue, tx: Frame, other: Value) -> Value:
+    if not isinstance(other, SequenceValue) or other.family is not self.family:
+        return tx.constant(NotImplemented)
+    return _add(other, tx, self)
 
 
 @SEQUENCE("__mul__", "__rmul__")
@@ -229,8 +233,9 @@ class ListValue(SequenceValue):
         return tx.raise_python(TypeError, "unhashable type: 'list'")
 
     def changed(self, tx: Frame) -> None:
-        """Say that the list was changed in place."""
-        tx.effects.mutated(self.this)
+        """Say that the list was changed in place; a new one is simply built as it is at the end."""
+        if self.source is not None:
+            tx.effects.mutated(self.this)
 
     def pending_values(self) -> list[Value]:
         """What the replay of the changes needs."""

@@ -82,7 +82,8 @@ class SetValue(Value):
     def replace(self, tx: Frame, members: dict[Any, Value]) -> None:
         """Set the members in place."""
         self.members = members
-        tx.effects.mutated(self.this)
+        if self.source is not None:
+            tx.effects.mutated(self.this)
 
     def pending_values(self) -> list[Value]:
         """What the replay of the changes needs."""

@@ -1,0 +1,191 @@
+"""Context managers of torch that change a mode: autocast, inference mode; and those that change nothing a graph sees.
+
+A mode is really entered while tracing, so that fake results have the right types, and entered again by a node of the graph.
+`no_grad` and its like are Python over `torch._C._set_grad_enabled` and are inlined (see `torch_state`); generator-based managers,
+`ExitStack`, `nullcontext` and managers of the program are inlined as any code.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.amp import autocast_mode
+from torch.autograd import grad_mode
+
+from triptych_dynamo.sources import AttrSource, Source
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
+from triptych_dynamo.values.classes import constructs
+from triptych_dynamo.values.common import constant_of
+from triptych_dynamo.values.registry import wraps
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from triptych_dynamo.emit.writer import Writer
+    from triptych_dynamo.interpreter.frame import Frame
+
+_PROTOCOL = ("__enter__", "__exit__")
+
+
+class ContextValue(Value):
+    """Base: an object with `__enter__` and `__exit__`."""
+
+    cls: type = object
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def truth(self, tx: Frame) -> bool:
+        return True
+
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        return BuiltinMethodValue(self, name) if name in _PROTOCOL else super().get_attr(tx, name)
+
+    def enter(self, tx: Frame) -> Value:
+        """`__enter__`."""
+        raise NotImplementedError
+
+    def leave(self, tx: Frame) -> None:
+        """`__exit__`, whatever ended the block."""
+        raise NotImplementedError
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__enter__":
+            return self.enter(tx)
+        if name == "__exit__":
+            self.leave(tx)
+            return tx.constant(False)
+        return super().call_method(tx, name, args, kwargs)
+
+
+class NullContextValue(ContextValue):
+    """A manager that no result depends on, such as a profiler's range."""
+
+    def __init__(self, cls: type, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+
+    def enter(self, tx: Frame) -> Value:
+        return self
+
+    def leave(self, tx: Frame) -> None:
+        pass
+
+
+class ModeValue(ContextValue):
+    """A mode with a pair of graph functions: `enter_function(*args) -> token`, `exit_function(token)`."""
+
+    enter_function: Any = None
+    exit_function: Any = None
+
+    def __init__(self, cls: type, args: tuple[Any, ...], source: Source | None = None) -> None:
+        super().__init__(source)
+        self.cls, self.args = cls, args
+        self.entered: list[tuple[fx.Node, Any]] = []
+
+    def enter(self, tx: Frame) -> Value:
+        token = type(self).enter_function(*self.args)
+        self.entered.append((self._record(tx, type(self).enter_function, self.args, token), token))
+        tx.trace.open_modes.append((type(self).exit_function, token))
+        return self
+
+    def _record(self, tx: Frame, function: Any, args: tuple[Any, ...], result: Any) -> fx.Node:
+        node = tx.trace.graph.graph.call_function(function, args)
+        node.meta.update(val=result, effect=True, stack_trace=tx.trace.graph.stack_trace())
+        return node
+
+    def leave(self, tx: Frame) -> None:
+        node, token = self.entered.pop()
+        tx.trace.open_modes.remove((type(self).exit_function, token))
+        type(self).exit_function(token)
+        self._record(tx, type(self).exit_function, (node,), None)
+
+    def reconstruct(self, cg: Writer) -> None:
+        cg.load_object(self.cls)
+        for arg in self.args:
+            cg.load_const(arg)
+        cg.call(len(self.args))
+
+
+class InferenceModeValue(ModeValue):
+    """`torch.inference_mode(mode)`."""
+
+    enter_function = grad_mode._enter_inference_mode
+    exit_function = grad_mode._exit_inference_mode
+
+
+class AutocastValue(ModeValue):
+    """`torch.autocast(device_type, dtype, enabled, cache_enabled)`."""
+
+    enter_function = autocast_mode._enter_autocast
+    exit_function = autocast_mode._exit_autocast
+
+
+@constructs(torch.inference_mode)
+def _inference_mode(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    given = [*args, *kwargs.values()]
+    mode = constant_of(tx, given[0], "the mode") if given else True
+    if not isinstance(mode, bool):
+        return tx.unsupported("context-manager", "inference_mode as a decorator inside the compiled region")
+    return InferenceModeValue(torch.inference_mode, (mode,))
+
+
+def autocast_value(obj: torch.autocast, source: Source | None = None) -> AutocastValue:
+    """The value of a real autocast object."""
+    args = (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled)
+    return AutocastValue(torch.autocast, args, source)
+
+
+def _autocast(cls: type) -> None:
+    def construct(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        plain = [constant_of(tx, arg, "an argument of autocast") for arg in args]
+        named = {key: constant_of(tx, arg, key) for key, arg in kwargs.items()}
+        try:
+            obj = cls(*plain, **named)
+        except Exception as error:
+            return tx.raise_python(type(error), *error.args)
+        return autocast_value(obj)
+
+    constructs(cls)(construct)
+
+
+for _cls in (torch.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast):
+    _autocast(_cls)
+
+
+@wraps(torch.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast)
+def wrap_autocast(tx: Frame, obj: torch.autocast, source: Source | None) -> Value:
+    """An autocast object of the program."""
+    tx.guard("type_is", source, type(obj))
+    for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
+        if source is not None:
+            tx.guard("equals", AttrSource(source, name), getattr(obj, name))
+    return autocast_value(obj, source)
+
+
+@wraps(torch.inference_mode)
+def wrap_inference_mode(tx: Frame, obj: torch.inference_mode, source: Source | None) -> Value:
+    """An inference-mode object of the program."""
+    tx.guard("type_is", source, type(obj))
+    if source is not None:
+        tx.guard("equals", AttrSource(source, "mode"), obj.mode)
+    return InferenceModeValue(torch.inference_mode, (obj.mode,), source)
+
+
+_TRANSPARENT: tuple[type, ...] = (torch.autograd.profiler.record_function, torch.autograd.profiler.emit_nvtx)
+
+
+@constructs(*_TRANSPARENT)
+def _transparent(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return NullContextValue(_TRANSPARENT[0])
+
+
+@wraps(*_TRANSPARENT)
+def wrap_transparent(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A profiler's range of the program."""
+    tx.guard("type_is", source, type(obj))
+    return NullContextValue(type(obj), source)
+
+

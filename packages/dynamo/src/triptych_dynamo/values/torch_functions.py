@@ -1,0 +1,229 @@
+"""Functions of torch as values: which become one graph node, which are answered while tracing, which end the graph.
+
+A function goes into the graph whole when it is one of torch's C functions, an operator of `torch.ops`, or one of the Python
+functions listed in `LEAVES` (`torch.nn.functional` and its like) and its arguments can be arguments of a node; other Python
+functions of torch are inlined like anybody's.
+"""
+
+from __future__ import annotations
+
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch._library.custom_ops import CustomOpDef
+from torch._ops import OpOverload, OpOverloadPacket
+
+from triptych_dynamo.sources import Source
+from triptych_dynamo.values import operators
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.builtin_functions import builtin, name_of, wrap_substituted
+from triptych_dynamo.values.common import is_scalar
+from triptych_dynamo.values.functions import wrap_function
+from triptych_dynamo.values.mappings import DictValue
+from triptych_dynamo.values.ranges import SliceValue
+from triptych_dynamo.values.registry import wraps, wraps_object
+from triptych_dynamo.values.sequences import SequenceValue
+from triptych_dynamo.values.tensor import TensorValue
+from triptych_dynamo.values.text import text_of
+
+if TYPE_CHECKING:
+    from triptych_dynamo.emit.writer import Writer
+    from triptych_dynamo.interpreter.frame import Frame
+
+# Where torch keeps its C functions.
+_C_NAMESPACES: tuple[Any, ...] = (
+    torch._C._VariableFunctions,
+    torch._C._nn,
+    torch._C._linalg,
+    torch._C._fft,
+    torch._C._special,
+    torch._C._nested,
+    torch._C._sparse,
+    torch.linalg,
+    torch.fft,
+    torch.special,
+)
+# Python functions of torch.nn.functional that are not operations on tensors, or that are better traced into.
+_INLINED = frozenset(
+    {
+        *("multi_head_attention_forward", "handle_torch_function", "boolean_dispatch", "assert_int_or_pair"),
+        *("triplet_margin_with_distance_loss",),
+    }
+)
+# Python functions of torch that are one node of the graph.
+_TORCH_LEAVES = (
+    *("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "cdist"),
+    *("chain_matmul", "einsum", "istft", "meshgrid", "norm", "split", "stft", "tensordot", "unique"),
+    *("unique_consecutive", "unravel_index", "sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_sum"),
+    *("sym_ite", "sym_sqrt", "_sym_sqrt", "lu"),
+)
+
+
+def _functional_leaves() -> list[Any]:
+    found = []
+    for name, function in vars(F).items():
+        public = not name.startswith("_") and name not in _INLINED
+        if public and isinstance(function, FunctionType) and function.__module__.startswith("torch"):
+            found.append(function)
+    return found
+
+
+def _c_functions() -> list[Any]:
+    found = []
+    for namespace in _C_NAMESPACES:
+        for name in dir(namespace):
+            function = getattr(namespace, name)
+            if isinstance(function, BuiltinFunctionType) and not name.startswith("__"):
+                found.append(function)
+    return found
+
+
+LEAVES: list[Any] = [*_functional_leaves(), *(getattr(torch, name) for name in _TORCH_LEAVES if hasattr(torch, name))]
+
+
+class TorchFunctionValue(Value):
+    """A function of torch that becomes a graph node; `body` is its Python code for arguments that no node can take."""
+
+    def __init__(self, function: Any, source: Source | None = None, body: Value | None = None) -> None:
+        super().__init__(source)
+        self.function, self.body = function, body
+
+    def python_type(self) -> type:
+        return type(self.function)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def as_constant(self) -> Any:
+        return self.function
+
+    def truth(self, tx: Frame) -> bool:
+        return True
+
+    def key(self, tx: Frame) -> Any:
+        return self.function
+
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        if not hasattr(self.function, name):
+            return tx.raise_python(AttributeError, f"'{type(self.function).__name__}' object has no attribute '{name}'")
+        return tx.wrap(getattr(self.function, name), None)
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not all(graphable(arg) for arg in (*args, *kwargs.values())):
+            if self.body is not None:
+                return tx.call(self.body, args, kwargs)
+            return self._ungraphable(tx, args, kwargs)
+        return tx.call_graph(self.function, args, kwargs)
+
+    def _ungraphable(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        found = next(arg for arg in (*args, *kwargs.values()) if not graphable(arg))
+        return tx.unsupported("graph-argument", f"{found!r} as an argument of {name_of(self.function)}")
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__call__":
+            return self.call(tx, args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, cg: Writer) -> None:
+        cg.load_object(self.function)
+
+    def __repr__(self) -> str:
+        return f"TorchFunction({name_of(self.function)})"
+
+
+def graphable(value: Value) -> bool:
+    """Whether the value can be an argument of a graph node."""
+    if operators.in_graph(value) or is_scalar(value):
+        return True
+    if isinstance(value, SequenceValue):
+        return all(graphable(item) for item in value.items)
+    if isinstance(value, DictValue):
+        return all(entry.key.is_constant() and graphable(entry.value) for entry in value.all_entries(None))
+    if isinstance(value, SliceValue):
+        return all(graphable(part) for part in value.parts)
+    return value.is_constant()
+
+
+@wraps_object(*_c_functions())
+def wrap_c_function(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A C function of torch."""
+    tx.guard("is", source, obj)
+    return TorchFunctionValue(obj, source)
+
+
+@wraps_object(*LEAVES)
+def wrap_leaf(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A Python function of torch that is one graph node."""
+    tx.guard("is", source, obj)
+    body = wrap_function(tx, obj, None) if isinstance(obj, FunctionType) else None
+    value = TorchFunctionValue(obj, source, body)
+    tx.trace.remember(obj, value)
+    return value
+
+
+@wraps(OpOverload, OpOverloadPacket)
+def wrap_operator(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """An operator of `torch.ops`."""
+    tx.guard("is", source, obj)
+    return TorchFunctionValue(obj, source)
+
+
+@wraps(CustomOpDef)
+def wrap_custom_op(tx: Frame, obj: CustomOpDef, source: Source | None) -> Value:
+    """An operator defined with `torch.library.custom_op`."""
+    tx.guard("is", source, obj)
+    return TorchFunctionValue(obj._opoverload, source)
+
+
+# -- breaks ----------------------------------------------------------------------------------------------------------------------
+_BREAKS: dict[str, tuple[Any, ...]] = {
+    "backward": (torch.autograd.backward, torch.autograd.grad),
+    "input-output": (torch.save, torch.load, torch.set_printoptions),
+    "random-state": (
+        *(torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state),
+        *(torch.random.manual_seed, torch.random.seed, torch.random.fork_rng, torch.cuda.manual_seed),
+        *(torch.cuda.manual_seed_all, torch.cuda.get_rng_state, torch.cuda.set_rng_state),
+    ),
+    "numpy": (torch.from_numpy,),
+    "library": (torch.set_num_threads, torch.set_default_device, torch.use_deterministic_algorithms),
+}
+
+
+def _breaks(kind: str, functions: tuple[Any, ...]) -> None:
+    def stop(tx: Frame, *args: Value, **kwargs: Value) -> Value:
+        return tx.unsupported(kind, f"a call of {name_of(functions[0])} or its like")
+
+    for function in dict.fromkeys(functions):
+        builtin(function)(stop)
+        if isinstance(function, BuiltinFunctionType):
+            wraps_object(function)(wrap_substituted)
+
+
+for _kind, _functions in _BREAKS.items():
+    _breaks(_kind, _functions)
+
+
+# -- checks ----------------------------------------------------------------------------------------------------------------------
+@builtin(torch._check, torch._check_with)
+def _check(tx: Frame, *args: Value, **kwargs: Value) -> Value:
+    """`torch._check(condition, message)`: decided now; a failed one raises the traced RuntimeError."""
+    condition, *rest = args
+    if isinstance(condition, TensorValue):
+        return tx.unsupported("truth", "torch._check of a tensor")
+    if condition.truth(tx):
+        return tx.constant(None)
+    message = rest[-1] if rest else kwargs.get("message")
+    text = "Expected cond to be True" if message is None else text_of(tx, tx.call(message, [], {}), "__str__")
+    return tx.raise_python(RuntimeError, text)
+
+
+@builtin(torch._assert)
+def _assert(tx: Frame, condition: Value, message: Value) -> Value:
+    """`torch._assert`: a check in the graph for tensors, a Python assertion otherwise."""
+    if isinstance(condition, TensorValue):
+        return tx.call_graph(torch._assert_async, [condition, message])
+    if condition.truth(tx):
+        return tx.constant(None)
+    return tx.raise_python(AssertionError, message)

@@ -1,0 +1,131 @@
+"""Questions to torch about modes, versions and devices: answered while tracing, from the state of the trace.
+
+A row is a function of torch; asked with constants, it is simply run. What the answer depends on is guarded where it can change
+between calls (`MODE_GUARDS`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import overrides
+
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.builtin_functions import builtin, call_pure, wrap_substituted
+from triptych_dynamo.values.common import none
+from triptych_dynamo.values.registry import wraps_object
+from triptych_dynamo.values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.frame import Frame
+
+
+def _named(*paths: str) -> list[Any]:
+    """The functions of torch at these dotted paths, those that this release has."""
+    found = []
+    for path in paths:
+        obj: Any = torch
+        for part in path.split("."):
+            obj = getattr(obj, part, None)
+        if obj is not None:
+            found.append(obj)
+    return found
+
+
+_QUESTIONS = _named(
+    *("is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled"),
+    *("is_autocast_cache_enabled", "get_autocast_dtype", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype"),
+    *("get_default_dtype", "get_default_device", "are_deterministic_algorithms_enabled", "get_num_threads"),
+    *("is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode"),
+    *("get_float32_matmul_precision", "is_warn_always_enabled", "get_num_interop_threads"),
+    *("_C._get_tracing_state", "_C._is_tracing", "_C._is_torch_function_enabled", "_C._get_cudnn_enabled"),
+    *("_C._is_torch_function_all_disabled", "_C._len_torch_function_stack", "_C._has_mkldnn", "_C._get_mkldnn_enabled"),
+    *("_C._get_cudnn_allow_tf32", "_C._get_cublas_allow_tf32", "_C._get_flash_sdp_enabled", "_C._get_math_sdp_enabled"),
+    *("_C._get_mem_efficient_sdp_enabled", "_C._get_cudnn_sdp_enabled", "_C._get_overrideable_sdp_enabled"),
+    *("_C._get_sdp_priority_order", "_C._is_multithreading_enabled", "_C._are_functorch_transforms_active"),
+    *("_C._get_deterministic_algorithms", "_C._get_default_device", "_C._is_xnnpack_enabled", "_C._get_nnpack_enabled"),
+    *("_C._get_autocast_dtype", "_C._cuda_getDeviceCount", "_C._accelerator_getAccelerator"),
+    *("_C._is_any_autocast_enabled", "is_any_autocast_enabled", "_C._get_cudnn_benchmark", "_C._get_cudnn_deterministic"),
+    *("cuda.is_available", "cuda.device_count", "cuda.current_device", "cuda.get_device_capability"),
+    *("cuda.get_device_name", "cuda.is_bf16_supported", "cuda.is_initialized", "xpu.is_available", "mps.is_available"),
+    *("backends.mps.is_available", "backends.mps.is_built", "backends.cuda.is_built", "backends.mkldnn.is_available"),
+    *("backends.cudnn.is_available", "backends.cudnn.version", "backends.openmp.is_available", "xpu.device_count"),
+    *("backends.cuda.flash_sdp_enabled", "backends.cuda.math_sdp_enabled", "backends.cuda.mem_efficient_sdp_enabled"),
+    *("distributed.is_available", "distributed.is_initialized", "jit.is_tracing", "is_storage", "typename"),
+    *("accelerator.is_available", "accelerator.current_accelerator", "_C._get_privateuse1_backend_name"),
+    *("promote_types", "can_cast", "is_vulkan_available", "broadcast_shapes", "amp.autocast_mode.is_autocast_available"),
+    *("amp.is_autocast_available", "_C._is_autocast_available", "_utils._get_device_index"),
+)
+
+
+def _question(function: Any) -> None:
+    def answer(tx: Frame, *args: Value, **kwargs: Value) -> Value:
+        return call_pure(tx, function, list(args), kwargs)
+
+    builtin(function)(answer)
+    wraps_object(function)(wrap_substituted)
+
+
+for _function in _QUESTIONS:
+    _question(_function)
+
+# Answers that are the same in every trace.
+_FIXED: list[tuple[Any, list[Any]]] = [
+    (
+        True,
+        _named("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils_internal.is_compiling"),
+    ),
+    (
+        False,
+        [
+            *_named("jit.is_scripting", "_jit_internal.is_scripting", "compiler.is_exporting", "_C._is_fwd_grad_enabled_"),
+            *_named("fx._symbolic_trace.is_fx_tracing", "fx._symbolic_trace.is_fx_symbolic_tracing"),
+            *_named("onnx.is_in_onnx_export", "_jit_internal.is_tracing"),
+        ],
+    ),
+    (None, _named("_C._log_api_usage_once", "_C._log_api_usage_metadata")),
+]
+
+
+def _fixed(function: Any, answer: Any) -> None:
+    def reply(tx: Frame, *args: Value, **kwargs: Value) -> Value:
+        return tx.constant(answer)
+
+    builtin(function)(reply)
+    wraps_object(function)(wrap_substituted)
+
+
+for _answer, _functions in _FIXED:
+    for _function in _functions:
+        _fixed(_function, _answer)
+
+
+@builtin(
+    *{
+        overrides.has_torch_function,
+        overrides.has_torch_function_unary,
+        overrides.has_torch_function_variadic,
+        F.has_torch_function,
+        F.has_torch_function_unary,
+        F.has_torch_function_variadic,
+    }
+)
+def _has_torch_function(tx: Frame, *args: Value, **kwargs: Value) -> Value:
+    """Plain tensors do not override; subclasses are not traced as tensors."""
+    return tx.constant(False)
+
+
+@builtin(torch.is_tensor)
+def _is_tensor(tx: Frame, value: Value, /) -> Value:
+    return tx.constant(isinstance(value, TensorValue))
+
+
+@builtin(torch._C._set_grad_enabled)
+def _set_grad_enabled(tx: Frame, mode: Value, /) -> Value:
+    """Really set while tracing, and a node of the graph; setting what is set already is neither."""
+    wanted = mode.truth(tx)
+    if wanted != torch.is_grad_enabled():
+        tx.call_graph(torch._C._set_grad_enabled, [tx.constant(wanted)])
+    return none(tx)
