@@ -5,6 +5,8 @@
 """
 
 from triptych_inductor.__about__ import __version__ as __version__
+from triptych_inductor.build import CompileError as CompileError
+from triptych_inductor.build import CompilerNotFoundError as CompilerNotFoundError
 from triptych_inductor.compile import CompiledGraph as CompiledGraph
 from triptych_inductor.compile import compile as compile
 from triptych_inductor.errors import InductorError as InductorError

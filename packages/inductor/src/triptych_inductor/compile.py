@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from triptych_inductor.backends import kernel_functions
+from triptych_inductor.backends import PendingKernels
 from triptych_inductor.ir.extents import hint as extent_hint
 from triptych_inductor.loops.kernel import Kernel
 from triptych_inductor.lowering.graph import lower
@@ -120,9 +120,11 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], *, options: Options 
     start = timings.measure("lowering", start)
     program = schedule(graph, chosen, lambda e: extent_hint(e, graph.hints))
     start = timings.measure("schedule", start)
+    pending = PendingKernels(program.kernels, chosen)
+    start = timings.measure("codegen", start)
     source, objects = emit(program, chosen)
     start = timings.measure("wrapper", start)
-    functions = kernel_functions(program.kernels, chosen)
+    functions = pending.result()
     timings.measure("build", start)
     return CompiledGraph(
         source, program.kernels, functions, graph.constants, objects, graph.fallbacks, _key(program, source, chosen),

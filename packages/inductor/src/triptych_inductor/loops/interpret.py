@@ -247,9 +247,9 @@ def flat_view(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def as_function(kernel: Kernel) -> Callable[..., None]:
-    """The kernel as a function of its tensors (inputs that are not updated, then outputs) and sizes."""
-    updated = {a.name for a in kernel.outputs}
-    names = [a.name for a in kernel.inputs if a.name not in updated] + [a.name for a in kernel.outputs]
+    """The kernel as a function of its tensors (inputs, then outputs that are not inputs) and sizes."""
+    names = [a.name for a in kernel.inputs]
+    names += [a.name for a in kernel.outputs if a.name not in names]
 
     def run(*args: Any) -> None:
         tensors, sizes = args[: len(names)], args[len(names) :]

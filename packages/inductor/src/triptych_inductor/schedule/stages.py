@@ -25,11 +25,16 @@ class KernelCall:
     """A kernel and the buffers and sizes of one call, in the order of its arguments."""
 
     kernel: Kernel
-    inputs: list[str]
+    inputs: list[str]  # buffers read, those updated in place last
     outputs: list[str]
     sizes: list[Any]
     key: str
     origin: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """Buffers in calling order: inputs, then outputs that are not inputs."""
+        return [*self.inputs, *[n for n in self.outputs if n not in self.inputs]]
 
 
 @dataclass
@@ -248,7 +253,7 @@ def _finish(name: str, builder: KernelBuilder, bodies: list[list[Value]]) -> Ker
         description=f"{product([v.extent for v in group.axes])} x {product([v.extent for v in group.reduction])}",
     )
     origin = tuple(dict.fromkeys(line for stage in stages for line in stage.origin))
-    return KernelCall(kernel, inputs, naming.written, sizes, _key(kernel, bodies, group, names), origin)
+    return KernelCall(kernel, [*inputs, *updated], naming.written, sizes, _key(kernel, bodies, group, names), origin)
 
 
 def _size_symbols(group: Group, bodies: list[list[Value]], buffers: list[Buffer]) -> list[Any]:

@@ -132,7 +132,7 @@ class Emitter:
     def _kernel(self, call: KernelCall) -> None:
         self._comment(call.origin)
         sizes = [str(s) for s in call.sizes]
-        self.lines.append(f"{call.kernel.name}({', '.join([*call.inputs, *call.outputs, *sizes])})")
+        self.lines.append(f"{call.kernel.name}({', '.join([*call.arguments, *sizes])})")
 
     def _extern(self, node: ExternNode) -> None:
         self._comment(node.origin)
