@@ -6,7 +6,7 @@ that its value has at the end of the trace. Changes of tensors are not effects: 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -28,6 +28,11 @@ class Effects:
     def mutated(self, value: Replayable) -> None:
         """Record that `value` was changed in place (call it each time; it is kept once)."""
         self._changed[value] = None
+
+    def withdraw(self, values: list[Any]) -> None:
+        """Forget effects that were recorded last (something else stands for them)."""
+        for value in values:
+            del self._changed[value]
 
     def changed(self) -> list[Replayable]:
         """What was changed."""

@@ -33,8 +33,6 @@ _GLOBAL_HOOKS = (
     "_global_forward_hooks",
     "_global_forward_pre_hooks",
 )
-# Containers of modules may be made while tracing (a slice of a `ModuleList` is one); they have no parameters of their own.
-_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 _module_namespace = vars(torch.nn.modules.module)
 
 
@@ -180,8 +178,7 @@ def _getattr(tx: Frame, module: Value, name: Value) -> Value:
 
 @instances.makes(lambda cls: issubclass(cls, nn.Module))
 def _make_module(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if cls not in _CONTAINERS:
-        return tx.unsupported("module-construction", f"a {cls.__qualname__} is made inside the compiled region")
+    """A new module: its `__init__` is inlined; one that makes parameters ends the graph there."""
     return NNModuleValue(cls)
 
 

@@ -12,7 +12,8 @@ from triptych_dynamo.values import operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.classes import constructs
-from triptych_dynamo.values.common import index_of, none
+from triptych_dynamo.values.common import index_of, is_constant_equal, none
+from triptych_dynamo.values.deferred import DeferredCall, defer
 from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.sequences import TupleValue
@@ -78,7 +79,10 @@ def wrap_partial(tx: Frame, obj: functools.partial[Any], source: Source | None) 
 
 
 class CachedFunctionValue(Value):
-    """A function under `functools.lru_cache`: the function itself is inlined; its cache is neither read nor filled."""
+    """A function under `functools.lru_cache`: the function itself is inlined; its cache is neither read nor filled.
+
+    One that only logs is called as it is after the graph: its cache keeps it from logging twice.
+    """
 
     def __init__(self, obj: Any, source: Source | None = None) -> None:
         super().__init__(source)
@@ -100,7 +104,15 @@ class CachedFunctionValue(Value):
         return tx.wrap(self.obj.__wrapped__, AttrSource(self.source, "__wrapped__") if self.source is not None else None)
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return tx.call(self._wrapped(tx), args, kwargs)
+        before = tx.effects.changed()
+        result = tx.call(self._wrapped(tx), args, kwargs)
+        spoken = [item for item in tx.effects.changed()[len(before) :] if isinstance(item, DeferredCall)]
+        if not spoken:
+            return result
+        if not is_constant_equal(result, None) or len(spoken) < len(tx.effects.changed()) - len(before):
+            return tx.unsupported("library", f"the cached function {self.obj.__qualname__} logs and does more")
+        tx.effects.withdraw(spoken)
+        return defer(tx, self, args, kwargs)
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__get__":
