@@ -7,6 +7,7 @@ returns None; an index out of range raises IndexError, an integer division by ze
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -51,6 +52,15 @@ def load(binaries: Iterable[Binary]) -> Library:
     return Library(calls, arguments)
 
 
+_opened = itertools.count(1)
+
+
+def _fresh_path(descriptor: int) -> str:
+    """A path of an open file that no load has used: the loader takes equal paths for one library, and numbers return."""
+    detour = "".join("/." if bit == "1" else "/" for bit in f"{next(_opened):b}")
+    return f"/proc/self{detour}/fd/{descriptor}"
+
+
 def _open(binary: Binary) -> ctypes.PyDLL:
     """The dynamic library of a unit, from a file in memory (or a temporary one where the system has no such files)."""
     if hasattr(os, "memfd_create"):
@@ -58,7 +68,7 @@ def _open(binary: Binary) -> ctypes.PyDLL:
         try:
             with os.fdopen(descriptor, "wb", closefd=False) as file:
                 file.write(binary.data)
-            handle = ctypes.PyDLL(f"/proc/self/fd/{descriptor}")
+            handle = ctypes.PyDLL(_fresh_path(descriptor))
         finally:
             os.close(descriptor)
     else:

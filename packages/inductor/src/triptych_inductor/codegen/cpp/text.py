@@ -77,11 +77,15 @@ def op_text(name: str, dtype: torch.dtype, operands: list[str], active: str) -> 
     else:
         pattern = (INTEGER.get(name) if ctype.kind == "integer" else None) or COMMON.get(name)  # type: ignore[assignment]
         if pattern is None:
-            pattern = f"{name}({', '.join(f'{{{i}}}' for i in range(len(operands)))})"
+            function = f"{name}_{ctype.half}" if ctype.half and name in OWN_HALF_FORM else name
+            pattern = f"{function}({', '.join(f'{{{i}}}' for i in range(len(operands)))})"
     text = pattern.format(*operands, one=literal(1, dtype), active=active)
     rounds = ctype.half and name not in EXACT and (name not in OPS or OPS[name].result == "same")
     return f"round_{ctype.half}({text})" if rounds else text
 
+
+OWN_HALF_FORM = frozenset({"nextafter"})
+"""Ops that depend on the dtype's own grid: on half types a function `<op>_<half>`."""
 
 EXACT = frozenset("where neg abs sign relu minimum maximum floor ceil round trunc copysign".split())
 """Ops whose result on a half type needs no rounding."""

@@ -35,12 +35,13 @@ static double inverse_erf(double x) {
     y = 1.50140941 + w * (0.246640727 + w * (-0.00417768164 + w * (-0.00125372503 + w * 0.00021858087)));
   } else {
     w = __builtin_sqrt(w) - 3.0;
-    y = 2.83297682 + w * (1.00167406 + w * (0.00943887047 + w * (-0.0076224613 + w * 0.00573950773)));
+    y = 0.00573950773 + w * (-0.00367342844 + w * (0.00134934322 + w * (0.000100950558 - w * 0.000200214257)));
+    y = 2.83297682 + w * (1.00167406 + w * (0.00943887047 + w * (-0.0076224613 + w * y)));
   }
   y *= x;
   for (int step = 0; step < 3; step++) {
-    double error = __builtin_fabs(x) > 0.5 ? __builtin_copysign(__builtin_erfc(__builtin_fabs(y)) - (1.0 - __builtin_fabs(x)), -x)
-                                           : __builtin_erf(y) - x;
+    double a = __builtin_fabs(x), tail = (1.0 - a) - __builtin_erfc(__builtin_fabs(y));
+    double error = a > 0.5 ? (x < 0.0 ? -tail : tail) : __builtin_erf(y) - x;
     y -= error / (1.1283791670955126 * __builtin_exp(-y * y));
   }
   return y;
@@ -85,3 +86,13 @@ BINARY_BY_LIBRARY(hypot, double, (float)__builtin_hypot, __builtin_hypot)
 BINARY_BY_LIBRARY(nextafter, float, __builtin_nextafterf, __builtin_nextafter)
 BINARY_LANES(f64h, double, N / 2, pow, __builtin_pow)
 INL f64 pow(f64 x, f64 y) { return {pow_lanes(x.a, y.a), pow_lanes(x.b, y.b)}; }
+#define NEXT_HALF(name, bits_of, value_of_bits) \
+  INL f32 name(f32 x, f32 y) { \
+    i16 b = (i16)bits_of(x), zero = eq_zero(b); \
+    i16 next = b + ((CV(lt(x, y), i16) ^ (b < 0)) ? splat((short)1) : splat((short)-1)); \
+    i16 least = (CV(signbit(y), i16) & (short)0x8000) | (short)1; \
+    f32 r = value_of_bits((u16)(zero ? least : next)); \
+    return sel(ne(x, x) | ne(y, y), x + y, sel(eq(x, y), y, r)); \
+  }
+INL i16 eq_zero(i16 bits) { return (bits & (short)0x7fff) == 0; }
+NEXT_HALF(nextafter_bf16, bits_bf16, from_bits) NEXT_HALF(nextafter_f16, bits_f16, from_half)

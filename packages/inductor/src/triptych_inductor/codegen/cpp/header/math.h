@@ -62,13 +62,13 @@ INL f32 expm1(f32 x) {
   f32 n, r = exp_parts(clamp(x, S(-18.0f), S(89.0f)), n), p = expm1_of_small(r);
   f32 half = scale(S(0.5f), n);  // half of 2^n stays finite for n = 128
   f32 y = fma(half, p, half - S(0.5f)) * S(2.0f);
-  return sel(lt(abs(x), S(0.25f)), p, y);
+  return copysign(sel(lt(abs(x), S(0.25f)), p, y), x);
 }
 INL f64 expm1(f64 x) {
   f64 n, r = exp_parts(clamp(x, S(-40.0), S(710.0)), n), p = expm1_of_small(r);
   f64 half = scale(S(0.5), n);
   f64 y = fma(half, p, half - S(0.5)) * S(2.0);
-  return sel(lt(abs(x), S(0.25)), p, y);
+  return copysign(sel(lt(abs(x), S(0.25)), p, y), x);
 }
 
 // log(x) = e ln(2) + log(1 + f), sqrt(1/2) <= 1 + f < sqrt(2).
@@ -137,7 +137,7 @@ INL f32 tanh(f32 x) {
   f32 small = fma(s * x, p, x);
   f32 r = exp_parts(sel(gt(a, S(10.0f)), S(20.0f), a + a), n);
   f32 large = S(1.0f) - S(2.0f) / (scale(exp_of_small(r), n) + S(1.0f));
-  return sel(ne(x, x), x, sel(lt(a, S(0.625f)), small, copysign(large, x)));
+  return sel(ne(x, x), x, copysign(sel(lt(a, S(0.625f)), small, large), x));
 }
 INL f64 tanh(f64 x) {
   f64 a = abs(x), t = expm1(sel(gt(a, S(22.0)), S(44.0), a + a));
