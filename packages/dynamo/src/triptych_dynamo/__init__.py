@@ -1,3 +1,39 @@
-"""triptych_dynamo: see README.md."""
+"""Frame capture for PyTorch programs: Python bytecode to `torch.fx` graphs and guards. See README.md.
+
+Names are loaded on first use, so that the bytecode layer can be imported without torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 from triptych_dynamo.__about__ import __version__ as __version__
+
+_EXPORTS: dict[str, tuple[str, ...]] = {
+    "triptych_dynamo.api": (
+        *("optimize", "disable", "mark_dynamic", "maybe_mark_dynamic", "mark_static", "reset", "region_of"),
+        *("allow_in_graph", "assume_constant_result", "graph_break", "is_compiling", "substitute_in_graph"),
+    ),
+    "triptych_dynamo.backends": ("register_backend", "list_backends", "lookup_backend"),
+    "triptych_dynamo.captured_graph": ("capture", "CapturedGraph"),
+    "triptych_dynamo.explanation": ("explain", "capture_all", "Explanation"),
+    "triptych_dynamo.region": ("Hooks", "RecompileLimitWarning"),
+    "triptych_dynamo.options": ("Options",),
+    "triptych_dynamo.errors": ("GraphBreakError", "GuardViolation", "InvalidBackend", "Unsupported"),
+    "triptych_dynamo.guards.facts": ("Guard",),
+}
+_HOME = {name: module for module, names in _EXPORTS.items() for name in names}
+__all__ = sorted(["__version__", *_HOME])
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

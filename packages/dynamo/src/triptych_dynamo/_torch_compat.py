@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
+from torch.fx._symbolic_trace import is_fx_symbolic_tracing as is_symbolic_tracing
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     GuardOnDataDependentSymNode,
@@ -26,6 +27,7 @@ __all__ = [
     "FakeTensorMode",
     "ShapeEnv",
     "is_fake",
+    "is_symbolic_tracing",
     "make_fake_mode",
     "mark_dim",
     "new_symbol",

@@ -14,6 +14,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo import interpreter
+from triptych_dynamo._eval_frame import Unhooked
 from triptych_dynamo.emit.continuation import Layout, stack_name
 from triptych_dynamo.emit.cut import Cut
 from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body
@@ -165,7 +166,8 @@ class FrameCompiler:
         shape = CodeShape.of(attempt.layout, makes_cells=True)
         is_root = not (attempt.layout.position or attempt.layout.stack)
         cut = Cut(frame, shape, lambda layout: self.resume(layout, is_root))
-        return self._write(attempt, FrameCode(attempt.trace, shape, self.compile_graph), cut.body, reason)
+        writer = FrameCode(attempt.trace, shape, lambda module: unhooked(self.compile_graph(module)))
+        return self._write(attempt, writer, cut.body, reason)
 
     def _write(
         self, attempt: Attempt, writer: FrameCode, body: Callable[..., None], reason: Unsupported | None
@@ -181,3 +183,11 @@ def _run(frame: Frame) -> tuple[Value | None, Unsupported | None]:
         return frame.run(), None
     except CutHere as cut:
         return None, cut.reason
+
+
+def unhooked(compiled: Callable[..., Any]) -> Any:
+    """A graph's callable for code that runs under the hook: what it runs is none of the region's frames."""
+    wrapped = Unhooked(compiled)
+    if getattr(compiled, "_boxed_call", False):
+        wrapped._boxed_call = True
+    return wrapped

@@ -12,7 +12,7 @@ import torch
 
 from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.interpreter.frame import Frame
-from triptych_dynamo.sources import PinnedSource, Source
+from triptych_dynamo.sources import InstanceDictSource, PinnedSource, Source
 from triptych_dynamo.trace.attributes import TensorAttributes
 from triptych_dynamo.trace.effects import Effects
 from triptych_dynamo.trace.graph import GraphBuilder
@@ -222,15 +222,19 @@ class Trace:
         node.meta.update(val=None, effect=True, stack_trace="")
 
     def finish_guards(self) -> None:
-        """Add the guards that only the whole trace shows: symbolic sizes, and memory that written inputs share."""
+        """Add the guards that only the whole trace shows: symbolic sizes, and memory that written inputs may share.
+
+        Tensors that modules own are taken as they are now relative to each other; pairs with another input are guarded.
+        """
         self.shapes.add_guards(self)
-        written = [self.graph.inputs[node] for node in self.graph.mutated_inputs() if node in self.graph.inputs]
-        if not written:
-            return
         tensors = [source for node, source in self.graph.inputs.items() if isinstance(node.meta["val"], torch.Tensor)]
+        written = [self.graph.inputs[node] for node in self.graph.mutated_inputs() if node in self.graph.inputs]
+        pairs: set[frozenset[Source]] = set()
         for source in written:
             for other in tensors:
-                if other != source:
+                pair = frozenset((source, other))
+                if len(pair) == 2 and pair not in pairs and not (_is_owned(source) and _is_owned(other)):
+                    pairs.add(pair)
                     self.guard("no_overlap", None, (source, other))
 
     # -- places in the user's code ---------------------------------------------------------------------------------------
@@ -244,3 +248,8 @@ class Trace:
     def user_stack(self) -> list[str]:
         """The traced call stack, outermost first."""
         return [f"{frame.code.co_filename}:{frame.line_number()} in {frame.code.co_qualname}" for frame in self.frames]
+
+
+def _is_owned(source: Source) -> bool:
+    """Whether the tensor is read from an object's instance dictionary (parameters and buffers of modules are)."""
+    return any(isinstance(step, InstanceDictSource) for step in source.path())

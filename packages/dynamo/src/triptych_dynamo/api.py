@@ -1,0 +1,145 @@
+"""`optimize` and the functions that steer it."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from triptych_dynamo._eval_frame import CompiledCallable, Unhooked
+from triptych_dynamo._torch_compat import mark_dim
+from triptych_dynamo.backends import Backend, lookup_backend
+from triptych_dynamo.options import Options
+from triptych_dynamo.region import CompiledRegion, Hooks
+from triptych_dynamo.values.directives import (
+    allow_in_graph as allow_in_graph,
+)
+from triptych_dynamo.values.directives import (
+    assume_constant_result as assume_constant_result,
+)
+from triptych_dynamo.values.directives import (
+    graph_break as graph_break,
+)
+from triptych_dynamo.values.directives import (
+    is_compiling as is_compiling,
+)
+from triptych_dynamo.values.directives import (
+    substitute_in_graph as substitute_in_graph,
+)
+
+_regions: weakref.WeakSet[CompiledRegion] = weakref.WeakSet()
+REGION_ATTRIBUTE = "__triptych_region__"
+
+
+def optimize(
+    backend: str | Backend = "eager",
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    options: Options | None = None,
+    recompile_limit: int | None = None,
+    hooks: Hooks | None = None,
+) -> Callable[[Any], Any]:
+    """A decorator that compiles a function, method or module with `backend` when it is called.
+
+    Args:
+        backend: a name (see `list_backends`) or a callable `(gm, example_inputs) -> callable`.
+        fullgraph: a graph break raises `GraphBreakError`.
+        dynamic: None: sizes that change become symbolic; True: all sizes are; False: none.
+        options: all of these in one record; the keywords here take precedence.
+        recompile_limit: how often one frame is compiled before it runs eagerly where no entry fits.
+        hooks: callbacks.
+
+    Raises:
+        InvalidBackend: at once, for an unknown name.
+
+    Example:
+        >>> @optimize("eager")
+        ... def f(x):
+        ...     return x + 1
+    """
+    function = lookup_backend(backend)
+    base = options or Options()
+    chosen = Options(
+        fullgraph or base.fullgraph,
+        base.dynamic if dynamic is None else dynamic,
+        base.recompile_limit if recompile_limit is None else recompile_limit,
+    )
+
+    def decorate(target: Any) -> Any:
+        region = CompiledRegion(function, chosen, hooks or Hooks())
+        _regions.add(region)
+        return compile_target(target, region)
+
+    return decorate
+
+
+def compile_target(target: Any, region: CompiledRegion) -> Any:
+    """The compiled form of a function, bound method, module or other callable."""
+    if isinstance(target, CompiledCallable):
+        target = target.fn
+    if isinstance(target, MethodType) and isinstance(target.__func__, FunctionType):
+        return MethodType(compile_target(target.__func__, region), target.__self__)
+    if isinstance(target, torch.nn.Module):
+        return compile_target(target.__call__, region)
+    function = target if isinstance(target, FunctionType) else _as_function(target)
+    compiled = region.callable_for(function)
+    setattr(compiled, REGION_ATTRIBUTE, region)
+    return compiled
+
+
+def _as_function(target: Any) -> FunctionType:
+    """A Python function around a callable object."""
+    if isinstance(target, type) or not callable(target):
+        raise TypeError(f"only functions, methods, modules and callable objects are compiled, not {target!r}")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    functools.update_wrapper(call, target, updated=())
+    return call
+
+
+def region_of(compiled: Any) -> CompiledRegion:
+    """The region of a compiled callable: its records of graphs, guards and breaks."""
+    return getattr(getattr(compiled, "__func__", compiled), REGION_ATTRIBUTE)  # type: ignore[no-any-return]
+
+
+def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """A callable that always runs eagerly: neither it nor what it calls is compiled, and a trace breaks before it.
+
+    Args:
+        fn: the callable; a decorator is returned when None.
+        recursive: False leaves what it calls open to compilation.
+        reason: shown in the graph break.
+    """
+    if fn is None:
+        return lambda function: disable(function, recursive, reason=reason)
+    wrapper = Unhooked(fn)
+    wrapper.__triptych_disabled__ = reason or f"{getattr(fn, '__qualname__', fn)} is disabled"
+    return wrapper
+
+
+def mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int]) -> None:
+    """Make dimensions of `tensor` symbolic from the first compile on."""
+    mark_dim(tensor, index if isinstance(index, int) else list(index), dynamic=True)
+
+
+def maybe_mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int]) -> None:
+    """Like `mark_dynamic`, without complaint where a size turns out to be fixed."""
+    mark_dynamic(tensor, index)
+
+
+def mark_static(tensor: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
+    """Keep dimensions of `tensor` (all of them with None) fixed."""
+    mark_dim(tensor, index if index is None or isinstance(index, int) else list(index), dynamic=False)
+
+
+def reset() -> None:
+    """Forget everything that was compiled in this process."""
+    for region in list(_regions):
+        region.clear()

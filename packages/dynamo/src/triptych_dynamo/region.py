@@ -1,0 +1,259 @@
+"""`CompiledRegion`: everything that belongs to one compiled callable: its frames, continuations, histories and limits.
+
+The C layer calls `miss` (the callable's own frame) and `frame_miss` (frames reached under it that were not inlined) when no entry
+fits; both compile the frame and answer with an entry.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import fx
+
+from triptych_dynamo._eval_frame import CompiledCallable, Entry, Region
+from triptych_dynamo._torch_compat import is_symbolic_tracing
+from triptych_dynamo.bytecode import Instruction, build
+from triptych_dynamo.compile_frame import CompiledFrame, FrameCompiler
+from triptych_dynamo.emit.continuation import Continuation, Layout, free_names_of
+from triptych_dynamo.emit.frame_exit import parameters_of
+from triptych_dynamo.emit.trampoline import Resume, drive
+from triptych_dynamo.errors import Unsupported
+from triptych_dynamo.guards.facts import Guard
+from triptych_dynamo.guards.program import compile_guards
+from triptych_dynamo.guards.python_check import check
+from triptych_dynamo.options import Options
+from triptych_dynamo.trace.history import History
+from triptych_dynamo.trace.shapes import Shapes
+from triptych_dynamo.trace_rules import is_skipped
+
+
+class RecompileLimitWarning(UserWarning):
+    """A frame runs eagerly because it was compiled too often."""
+
+
+@dataclass
+class FrameRecord:
+    """What became of one compile: for reports.
+
+    Attributes:
+        name: qualified name of the frame's code, and where in it the compiled part begins.
+        graph: the captured graph or None.
+        guards: its facts.
+        break_reason: why it ended early, or None.
+        seconds: time of the compile, backend included.
+        recompile_reason: the guard that did not hold for the entries before, or "".
+    """
+
+    name: str
+    graph: fx.GraphModule | None
+    guards: list[Guard]
+    break_reason: Unsupported | None
+    seconds: float
+    recompile_reason: str = ""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Callbacks of users; None is not called.
+
+    Attributes:
+        on_graph: `(graph_module, example_inputs)` before the backend.
+        on_guards: `(list of guards)` of a finished frame.
+        on_bytecode: `(original code, compiled code)`.
+        on_recompile: `(reason text)`.
+        on_break: `(Unsupported)` at each graph break.
+    """
+
+    on_graph: Callable[[fx.GraphModule, list[Any]], Any] | None = None
+    on_guards: Callable[[list[Guard]], Any] | None = None
+    on_bytecode: Callable[[CodeType, CodeType], Any] | None = None
+    on_recompile: Callable[[str], Any] | None = None
+    on_break: Callable[[Unsupported], Any] | None = None
+
+
+@dataclass
+class _FrameState:
+    """What the region knows of one layout."""
+
+    history: History = field(default_factory=History)
+    guards: list[list[Guard]] = field(default_factory=list)  # of each entry
+    entries: int = 0
+    warned: bool = False
+
+
+class CompiledRegion:
+    """Compiles the frames of one callable.
+
+    Args:
+        backend: compiles graphs.
+        options: fullgraph, dynamic, limits.
+        hooks: callbacks.
+    """
+
+    def __init__(self, backend: Callable[..., Any], options: Options, hooks: Hooks) -> None:
+        self.backend = backend
+        self.options = options
+        self.hooks = hooks
+        self.native = Region(self.frame_miss)
+        self.records: list[FrameRecord] = []
+        self._states: dict[Layout, _FrameState] = {}
+        self._layouts: dict[CodeType, Layout] = {}
+        self._continuations: dict[Layout, Continuation] = {}
+        self._targets: dict[tuple[Layout, int], CompiledCallable] = {}
+        self._lock = threading.RLock()
+
+    def callable_for(self, function: FunctionType) -> CompiledCallable:
+        """The compiled callable of a function."""
+        return CompiledCallable(function, self.miss, self.native)
+
+    # -- misses ----------------------------------------------------------------------------------------------------------------
+    def miss(self, owner: CompiledCallable, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+        """The callable itself has no entry for these arguments."""
+        if torch.compiler.is_compiling() or is_symbolic_tracing():
+            return None
+        with self._lock:
+            return self._entry(function, arguments)
+
+    def frame_miss(self, native: Region, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
+        """A frame under the callable has no entry: compile it, let it run this time (False), or always (None)."""
+        code = function.__code__
+        if code not in self._layouts and is_skipped(code):
+            return None
+        with self._lock:
+            entry = self._entry(function, arguments)
+        if entry is None:
+            return False
+        is_continuation = code in self._layouts
+        if not is_continuation and entry.info is not None and entry.info.graph is None and not entry.info.break_reason:
+            return None
+        return entry
+
+    def _entry(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+        layout = self._layouts.get(function.__code__) or Layout(function.__code__, 0)
+        state = self._states.setdefault(layout, _FrameState())
+        named = dict(zip(parameters_of(function.__code__), arguments, strict=True))
+        reason = self._recompile_reason(state, named, function)
+        if state.entries >= self.options.recompile_limit:
+            self._announce_limit(state, function, reason)
+            return None
+        started = time.perf_counter()
+        result = self._compiler(function).compile(layout, function, named, lambda: self._shapes(state))
+        if result is None:
+            return None
+        record = FrameRecord(
+            f"{function.__code__.co_qualname}+{layout.position}",
+            result.graph_module,
+            result.guards,
+            result.break_reason,
+            time.perf_counter() - started,
+            reason,
+        )
+        return self._make_entry(state, function, result, record)
+
+    def _make_entry(
+        self, state: _FrameState, function: FunctionType, result: CompiledFrame, record: FrameRecord
+    ) -> Entry:
+        self.records.append(record)
+        self._tell(function, result, record)
+        state.entries += 1
+        state.guards.append(result.guards)
+        program = compile_guards(result.guards, function.__code__)
+        if result.code is None:
+            return Entry(program, function.__code__, (), True, record)
+        return Entry(program, result.code, (), result.break_reason is not None, record)
+
+    def _tell(self, function: FunctionType, result: CompiledFrame, record: FrameRecord) -> None:
+        hooks = self.hooks
+        if hooks.on_guards:
+            hooks.on_guards(result.guards)
+        if hooks.on_bytecode and result.code is not None:
+            hooks.on_bytecode(function.__code__, result.code)
+        if hooks.on_recompile and record.recompile_reason:
+            hooks.on_recompile(record.recompile_reason)
+        if hooks.on_break and result.break_reason is not None:
+            hooks.on_break(result.break_reason)
+
+    def _shapes(self, state: _FrameState) -> Shapes:
+        return Shapes(self.options.dynamic, state.history)
+
+    # -- recompiles -------------------------------------------------------------------------------------------------------------
+    @staticmethod
+    def _recompile_reason(state: _FrameState, arguments: dict[str, Any], function: FunctionType) -> str:
+        if not state.guards:
+            return ""
+        failure = check(state.guards[-1], arguments, function)
+        return "" if failure is None else f"{failure[1]} (from {failure[0].user_line})"
+
+    def _announce_limit(self, state: _FrameState, function: FunctionType, reason: str) -> None:
+        if self.options.fullgraph:
+            raise RuntimeError(
+                f"{function.__qualname__} was compiled {state.entries} times, which is its limit, and fullgraph=True "
+                f"does not let it run eagerly; the last guard that did not hold: {reason}"
+            )
+        if not state.warned:
+            state.warned = True
+            warnings.warn(
+                f"{function.__qualname__} ({function.__code__.co_filename}:{function.__code__.co_firstlineno}) was compiled "
+                f"{state.entries} times, which is its limit: it runs eagerly from now on where no entry fits. "
+                f"The last guard that did not hold: {reason}",
+                RecompileLimitWarning,
+                stacklevel=4,
+            )
+
+    # -- graphs and continuations -----------------------------------------------------------------------------------------------
+    def _compiler(self, function: FunctionType) -> FrameCompiler:
+        return FrameCompiler(
+            self.options,
+            self._compile_graph,
+            lambda layout, is_root: self._resume(layout, is_root, function.__globals__),
+        )
+
+    def _compile_graph(self, module: fx.GraphModule) -> Callable[..., Any]:
+        inputs = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
+        if self.hooks.on_graph:
+            self.hooks.on_graph(module, inputs)
+        compiled = self.backend(module, inputs)
+        if not callable(compiled):
+            raise TypeError(f"the backend returned {type(compiled).__name__}, not a callable")
+        return compiled
+
+    def _resume(self, layout: Layout, is_root: bool, namespace: dict[str, Any]) -> list[Instruction]:
+        """Code that goes on in the continuation of `layout` and returns its result."""
+        continuation = self._continuations.get(layout)
+        if continuation is None:
+            continuation = self._continuations[layout] = Continuation(layout)
+            self._layouts[continuation.code] = layout
+        free = free_names_of(layout.origin)
+        code = build.load_const(drive if is_root else Resume)
+        if free:
+            for name in free:
+                code += build.load_cell(name)
+            code += [*build.build("TUPLE", len(free)), *build.make_function(continuation.code, closure=True)]
+        else:
+            code += build.load_const(self._target(layout, continuation, namespace))
+        for name in layout.parameters:
+            code += build.load_set_fast(name)
+        count = len(layout.parameters)
+        code += build.call(count + 1) if is_root else [*build.build("TUPLE", count), *build.call(2)]
+        return [*code, *build.return_value()]
+
+    def _target(self, layout: Layout, continuation: Continuation, namespace: dict[str, Any]) -> CompiledCallable:
+        key = (layout, id(namespace))
+        if key not in self._targets:
+            self._targets[key] = self.callable_for(FunctionType(continuation.code, namespace))
+        return self._targets[key]
+
+    def clear(self) -> None:
+        """Forget everything that was compiled."""
+        self.native.clear()
+        for target in self._targets.values():
+            target.clear()
+        self._states.clear()
+        self.records.clear()
