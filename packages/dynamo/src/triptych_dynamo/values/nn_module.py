@@ -7,17 +7,18 @@ nothing else of the module.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from triptych_dynamo.sources import Source
+from triptych_dynamo.sources import ItemSource, Source
 from triptych_dynamo.values import attributes, instances
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.common import is_constant_equal, none
-from triptych_dynamo.values.mappings import DictValue
+from triptych_dynamo.values.mappings import DictValue, Entry, fill
 from triptych_dynamo.values.objects import ObjectValue, attach_real
 from triptych_dynamo.values.registry import wraps_if
 from triptych_dynamo.values.tensor import TensorValue
@@ -69,8 +70,12 @@ class NNModuleValue(ObjectValue):
         return super().fallback_attr(tx, name)
 
     def registered(self, tx: Frame, name: str) -> Value:
-        """`nn.Module.__getattr__`: the parameter, buffer or submodule `name`, or the traced AttributeError."""
-        for table_name in _TABLES:
+        """`nn.Module.__getattr__`: the parameter, buffer or submodule `name`, or the traced AttributeError.
+
+        Registration keeps the names of the three tables apart, so only an absent name is looked for in all of them.
+        """
+        home = self.registered_in(tx, name)
+        for table_name in _TABLES if home is None else (home,):
             entry = self.table(tx, table_name).peek(tx, name)
             if entry is not None:
                 return entry.value
@@ -130,9 +135,6 @@ class NNModuleValue(ObjectValue):
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if attributes.defines(self.cls, "__call__") is not _module_call or self.has_own(tx, "_call_impl"):
             return super().call(tx, args, kwargs)
-        compiled = self.field(tx, "_compiled_call_impl")
-        if compiled is not None and not is_constant_equal(compiled, None):
-            return tx.unsupported("call", "a module with a compiled call of its own")
         if self.has_hooks(tx):
             return tx.call(tx.wrap(nn.Module._call_impl, None), [self, *args], kwargs)
         return tx.call(self.get_attr(tx, "forward"), args, kwargs)
@@ -147,11 +149,17 @@ class NNModuleValue(ObjectValue):
         for name in _GLOBAL_HOOKS:
             if scope.load(tx, name).truth(tx):
                 return True
-        for name in _INSTANCE_HOOKS:
-            hooks = self.field(tx, name)
-            if hooks is not None and hooks.truth(tx):
-                return True
-        return False
+        return any(self._has_hook(tx, name) for name in _INSTANCE_HOOKS)
+
+    def _has_hook(self, tx: Frame, name: str) -> bool:
+        """Whether a hook dictionary has entries; of an empty one of the program only its emptiness is guarded."""
+        assert self.fields is not None
+        found = vars(self.real).get(name) if not self.is_new else None
+        if type(found) is OrderedDict and not found and tx.source_of(found) is None and self.fields.source is not None:
+            tx.guard("truth", ItemSource(self.fields.source, name), False)
+            return False
+        hooks = self.field(tx, name)
+        return hooks is not None and hooks.truth(tx)
 
 
 _module_setattr = nn.Module.__setattr__
@@ -191,6 +199,20 @@ def wrap_nn_module(tx: Frame, obj: nn.Module, source: Source | None) -> Value:
     value = NNModuleValue(type(obj), source, obj)
     tx.trace.remember(obj, value)
     attach_real(tx, value, obj, source)
+    attach_tables(tx, value, obj)
     return value
+
+
+def attach_tables(tx: Frame, value: NNModuleValue, obj: nn.Module) -> None:
+    """Give the module its tables of parameters, buffers and submodules without guards on the tables themselves."""
+    assert value.fields is not None
+    origin = value.fields.source
+    for name in _TABLES:
+        real = vars(obj).get(name)
+        if origin is None or type(real) not in (dict, OrderedDict) or tx.source_of(real) is not None:
+            continue
+        table = fill(tx, DictValue((), ItemSource(origin, name), type(real)), real, ItemSource(origin, name))
+        tx.trace.remember(real, table)
+        value.fields.entries[name] = Entry(tx.constant(name), table)
 
 

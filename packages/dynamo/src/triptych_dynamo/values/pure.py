@@ -42,7 +42,7 @@ _FUNCTIONS: frozenset[Any] = frozenset(
         *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.split, os.path.normpath),
         *(os.fspath, sys.getrecursionlimit, sys.intern, sys.getdefaultencoding, sys.is_finalizing),
         *(string.capwords, textwrap.dedent, textwrap.indent, struct.pack, struct.unpack, struct.calcsize),
-        *(typing.get_origin, typing.get_args, typing.get_type_hints, dataclasses.is_dataclass),
+        *(typing.get_origin, typing.get_args, typing.get_type_hints),
         *(math.prod, functools.cmp_to_key, uuid.UUID),
     }
 )
@@ -57,6 +57,7 @@ FROZEN_TYPES: tuple[type, ...] = (
     inspect.FullArgSpec,
     torch.finfo,
     torch.iinfo,
+    dataclasses.Field,
     decimal.Decimal,
     fractions.Fraction,
     datetime.date,
