@@ -40,15 +40,24 @@ static const struct {
     {"aoti_torch_grad_mode_is_enabled", &torch_api.grad_enabled},
 };
 
+/* The library that Python loaded torch from: its names are not in the global scope, so it is asked for by its own. */
+static void *find_library(void) {
+    static const char *const names[] = {"libtorch_cpu.so", "libtorch.so", "libtorch_python.so"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        void *library = dlopen(names[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (library && dlsym(library, SYMBOLS[0].symbol)) return library;
+    }
+    return RTLD_DEFAULT;
+}
+
 static bool find_symbols(void) {
+    void *library = find_library(), *found;
     for (size_t i = 0; i < sizeof SYMBOLS / sizeof *SYMBOLS; i++) {
-        void *found = dlsym(RTLD_DEFAULT, SYMBOLS[i].symbol);
-        if (found == NULL) return false;
+        if ((found = dlsym(library, SYMBOLS[i].symbol)) == NULL) return false;
         memcpy(SYMBOLS[i].place, &found, sizeof found);
     }
     int32_t (*strided)(void) = NULL;
-    void *found = dlsym(RTLD_DEFAULT, "aoti_torch_layout_strided");
-    if (found == NULL) return false;
+    if ((found = dlsym(library, "aoti_torch_layout_strided")) == NULL) return false;
     memcpy(&strided, &found, sizeof found);
     torch_api.strided = strided();
     return true;

@@ -1,8 +1,8 @@
 """Guards as facts: what a trace took for granted, one fact a record.
 
-A `Guard` is data: a kind (a row of `KINDS`), the source it speaks of and the expected value. `guards.program` turns a list of
-them into the flat check that runs in C; `guards.python_check` runs the same list in plain Python (the twin used in tests, for
-`GuardViolation` texts and for the reason of a recompile).
+A `Guard` is data: a kind (a row of `KINDS`), the source it speaks of and the expected value. `guards.program` turns a
+list of them into the flat check that runs in C; `guards.python_check` runs the same list in plain Python (the twin used
+in tests, for `GuardViolation` texts and for the reason of a recompile).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ KINDS: dict[str, GuardKind] = {
         GuardKind("is_weak", 1, "{source} is {value}"),  # value: the object, held weakly; dead means violated
         GuardKind("same_as", 2, "{source} is {value}"),  # value: another Source; both must give one object
         GuardKind("not_same_as", 2, "{source} is not {value}"),  # value: another Source
+        GuardKind("distinct", 3, "{value} are different objects"),  # value: tuple of Sources, pairwise different
         GuardKind("equals", 2, "{source} == {value!r}"),  # value: constant; type must match exactly too (True is not 1)
         GuardKind("length", 2, "len({source}) == {value}"),  # value: int; list, tuple, dict, set
         GuardKind("truth", 2, "bool({source}) is {value}"),  # value: bool; containers by length
@@ -63,7 +64,9 @@ class TensorFacts:
     dispatch_keys: int | None = None  # raw key set where it is not implied by the rest (conj, neg, inference ...)
 
     def __str__(self) -> str:
-        return f"{self.cls.__name__}({self.dtype}, {self.device}, grad={self.requires_grad}, {self.sizes}, {self.strides})"
+        return (
+            f"{self.cls.__name__}({self.dtype}, {self.device}, grad={self.requires_grad}, {self.sizes}, {self.strides})"
+        )
 
 
 @dataclass(frozen=True)

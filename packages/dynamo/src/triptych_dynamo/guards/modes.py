@@ -1,0 +1,40 @@
+"""Modes of the process and thread that guards may speak of, by name: a table of readers.
+
+`autocast_<device>` and `autocast_<device>_dtype` exist for every device type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import torch
+
+READERS: dict[str, Callable[[], Any]] = {
+    "grad_mode": torch.is_grad_enabled,
+    "inference_mode": torch.is_inference_mode_enabled,
+    "default_dtype": torch.get_default_dtype,
+    "default_device": torch.get_default_device,
+    "deterministic": torch.are_deterministic_algorithms_enabled,
+    "autocast_cache": torch.is_autocast_cache_enabled,
+    "num_threads": torch.get_num_threads,
+    "float32_matmul_precision": torch.get_float32_matmul_precision,
+}
+
+
+@cache
+def reader(name: str) -> Callable[[], Any]:
+    """The function that tells the present state of mode `name`.
+
+    Raises:
+        KeyError: no mode has that name.
+    """
+    if name in READERS:
+        return READERS[name]
+    if name.startswith("autocast_"):
+        device = name.removeprefix("autocast_")
+        if device.endswith("_dtype"):
+            return partial(torch.get_autocast_dtype, device.removesuffix("_dtype"))
+        return partial(torch.is_autocast_enabled, device)
+    raise KeyError(f"no mode is called {name!r}; there are {', '.join(READERS)}, autocast_<device>[_dtype]")
