@@ -16,7 +16,7 @@ from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.values import attributes, instances
 from triptych_dynamo.values.attributes import ABSENT, lookup
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import none
+from triptych_dynamo.values.common import fold, none
 from triptych_dynamo.values.functions import MethodValue
 from triptych_dynamo.values.registry import wraps, wraps_if
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Constructor = Callable[..., Value]
 CONSTRUCTORS: dict[type, Constructor] = {}
+# Class methods written in C: `f(tx, class_value, *args)`.
+CLASS_METHODS: dict[tuple[type, str], Callable[..., Value]] = {}
+_PURE_CLASSES = frozenset({int, float, complex, str, bytes})
 _FACTS = frozenset("__name__ __qualname__ __module__ __doc__ __flags__ __abstractmethods__ __basicsize__".split())
 
 
@@ -36,6 +39,16 @@ def constructs(*classes: type) -> Callable[[Constructor], Constructor]:
         for cls in classes:
             CONSTRUCTORS[cls] = constructor
         return constructor
+
+    return register
+
+
+def class_method(cls: type, name: str) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    """Register a class method of a C class."""
+
+    def register(method: Callable[..., Value]) -> Callable[..., Value]:
+        CLASS_METHODS[cls, name] = method
+        return method
 
     return register
 
@@ -178,7 +191,15 @@ class ClassValue(Value):
             return none(tx)
         if name in ("mro", "__subclasses__", "__instancecheck__", "__subclasscheck__"):
             return tx.constant(getattr(self.cls, name)(*(arg.as_constant() for arg in args)))
-        return self.call_method(tx, name, args, kwargs)
+        if name in ("__eq__", "__ne__", "__hash__"):
+            return self._compare(tx, name, args)
+        for base in self.cls.__mro__:
+            method = CLASS_METHODS.get((base, name))
+            if method is not None:
+                return method(tx, self, *args, **kwargs)
+        if self.cls in _PURE_CLASSES and all(arg.is_constant() for arg in args):
+            return fold(tx, getattr(self.cls, name), [arg.as_constant() for arg in args])
+        return tx.unsupported("call", f"the class method {self.cls.__qualname__}.{name}, written in C")
 
     def reconstruct(self, cg: Writer) -> None:
         cg.load_object(self.cls)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from triptych_dynamo.values import instances, iterators
+from triptych_dynamo.polyfills import iteration
+from triptych_dynamo.values import instances, iterators, operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import call_pure
-from triptych_dynamo.values.classes import constructs
+from triptych_dynamo.values.classes import ClassValue, class_method, constructs
 from triptych_dynamo.values.common import index_of, is_scalar, type_name
 from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.objects import ObjectValue
@@ -114,6 +116,19 @@ def _mapping(tx: Frame, cls: type, args: list[Value], kwargs: Kwargs) -> Value:
     result = DictValue(cls=cls)
     instances.fill_storage(tx, result, args, kwargs)
     return result
+
+
+@class_method(dict, "fromkeys")
+def _fromkeys(tx: Frame, cls: ClassValue, iterable: Value, value: Value | None = None) -> Value:
+    result = tx.call(cls, [], {})
+    for key in iterators.items_of(tx, iterable):
+        operators.set_item(tx, result, key, tx.constant(None) if value is None else value)
+    return result
+
+
+@class_method(itertools.chain, "from_iterable")
+def _chain_from_iterable(tx: Frame, cls: ClassValue, iterables: Value) -> Value:
+    return tx.call(tx.wrap(iteration.chain_from_iterable, None), [iterables], {})
 
 
 @constructs(set)

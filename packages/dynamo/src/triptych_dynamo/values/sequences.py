@@ -423,6 +423,8 @@ class TupleValue(SequenceValue):
         index = field_index(self.cls, name)
         if index is not None:
             return self.item(index)
+        if self.cls is torch.Size and name == "numel":
+            return BuiltinMethodValue(self, name)
         if self.cls not in (tuple, torch.Size) and name not in self.methods:
             return attributes.class_attribute(tx, self, name)
         return super().get_attr(tx, name)
