@@ -276,6 +276,7 @@ def aot_backend(
 def _compile_graph(gm: GraphModule, example_inputs: Sequence[Any], options: dict[str, Any], decompositions: dict) -> Any:
     held = _held_state(gm)
     spec: TreeSpec | None = None
+    example_inputs = _symbolic_examples(gm, example_inputs)
     count = len(example_inputs)
 
     def run(inputs: Sequence[Any], recorder: Recorder) -> list[Any]:
@@ -290,8 +291,7 @@ def _compile_graph(gm: GraphModule, example_inputs: Sequence[Any], options: dict
     names = [str(n.target) for n in gm.graph.nodes if n.op == "placeholder"]
     descs = [InputDesc("input", name, i) for i, name in enumerate(names)]
     descs += [InputDesc("parameter", name, count + i) for i, name in enumerate(held)]
-    mode = compat.fake_mode_of([*example_inputs, *[n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"]])
-    request = TraceRequest(run, [*example_inputs, *held.values()], descs, decompositions=decompositions, fake_mode=mode)
+    request = TraceRequest(run, [*example_inputs, *held.values()], descs, decompositions=decompositions)
     joint = trace(request)
     joint.eager = eager
     call = compile_joint(joint, **options)
@@ -302,6 +302,16 @@ def _compile_graph(gm: GraphModule, example_inputs: Sequence[Any], options: dict
     if plain:
         return call if not extra else lambda *inputs: call(*inputs, *extra)
     return lambda *inputs: tree_unflatten(list(call(*inputs, *extra)), out_spec)
+
+
+def _symbolic_examples(gm: GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
+    """The example inputs; a real tensor gives way to the fake one that its placeholder carries (its sizes may be symbolic)."""
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    chosen = []
+    for node, example in zip(placeholders, example_inputs, strict=True):
+        recorded = node.meta.get("val", node.meta.get("example_value"))
+        chosen.append(recorded if isinstance(recorded, compat.FakeTensor) else example)
+    return chosen
 
 
 def _held_state(gm: GraphModule) -> dict[str, torch.Tensor]:

@@ -134,7 +134,6 @@ class JointGraph:
     # -- use -----------------------------------------------------------------------------------------------------------
     def partition(self, partition_fn: Callable[..., Partition] | None = None, **options: Any) -> Partition:
         """Split into a forward and a backward graph. Default: `min_cut_partition`; `options` go to the partitioner."""
-        self.graph.lint()
         return (partition_fn or min_cut_partition)(self, **options)
 
     def compile(self, fw_compiler: Any, bw_compiler: Any = None, **options: Any) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.graph_module import LazyGraphModule
 
 if TYPE_CHECKING:
     from triptych_aot_autograd.joint_graph import JointGraph
@@ -158,7 +159,7 @@ class _Emitter:
             node.meta.update(val=target.meta["val"], phase="forward", epilogue=True)
         outputs = [copies[n] if isinstance(n, Node) else n for n in results]
         graph.output((*outputs, *saved, *[copies[n] for n in symbols]))
-        return GraphModule(self.joint.graph_module, graph, "Forward"), [n.name for n in saved]
+        return LazyGraphModule(self.joint.graph_module, graph, "Forward"), [n.name for n in saved]
 
     def _safe(self, graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
         """The node to save; a copy where it shows an input that is about to be overwritten."""
@@ -177,7 +178,7 @@ class _Emitter:
         for node in needed:
             copies[node] = self._copy(graph, node, copies)
         graph.output(tuple([copies[n] if isinstance(n, Node) else None for n, _ in self.gradients]))
-        return GraphModule(self.joint.graph_module, graph, "Backward")
+        return LazyGraphModule(self.joint.graph_module, graph, "Backward")
 
     def _copy(self, graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
         args = map_arg(node.args, copies.__getitem__)

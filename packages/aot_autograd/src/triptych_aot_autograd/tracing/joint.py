@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.errors import UnsupportedOperationError
 from triptych_aot_autograd.facts import FunctionFacts
+from triptych_aot_autograd.graph_module import LazyGraphModule
 from triptych_aot_autograd.joint_graph import InputDesc, JointGraph, OutputDesc
 from triptych_aot_autograd.passes import clean
 from triptych_aot_autograd.passes.values import attach_values
@@ -126,7 +127,7 @@ class _JointTracer:
         return stand_in
 
     def _scalar_input(self, value: Any, node: Node) -> Any:
-        node.meta["facts"] = value
+        node.meta["facts"] = node.meta["val"] = value
         if isinstance(value, SYMBOLIC):
             self.recorder.symbols.bind(value.node.expr, node)
         self.leaves.append(None)
@@ -181,7 +182,7 @@ class _JointTracer:
         out_descs += [OutputDesc("gradient", request.descs[i].name, i, False) for i in grad_inputs]
         clean.run(recorder.graph, {facts.inputs.index(f) for f in facts.inputs if f.changed})
         attach_values(recorder.graph, self.fake_mode())
-        module = GraphModule({name: t for name, t in recorder.constants.items()}, recorder.graph, "JointGraph")
+        module = LazyGraphModule({name: t for name, t in recorder.constants.items()}, recorder.graph, "JointGraph")
         facts.random = any(compat.is_random(n.target) for n in recorder.graph.nodes)
         return JointGraph(module, descs, out_descs, facts, recorder.ops)
 

@@ -1,7 +1,7 @@
 """Metadata of results: what size, stride, dtype and device an op gives, found once for each op and set of arguments.
 
 `Metadata.infer(func, args, kwargs, key)` gives a template of the result: `Facts` in place of tensors, in the op's own nest of lists and
-tuples. Three ways, cheapest first: a table of templates seen before in this trace; the meta kernel, run
+tuples. Four ways, cheapest first: a table of templates seen before in this trace; a rule (`shape_rules`); the meta kernel, run
 on meta tensors; FakeTensorMode, for ops that need its rules, for symbolic sizes and for mixed devices.
 """
 
@@ -16,23 +16,10 @@ from torch.utils._pytree import tree_iter, tree_map
 from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.errors import DataDependentError
 from triptych_aot_autograd.tracing.facts import Facts, FactsTable, TracedTensor
+from triptych_aot_autograd.tracing.shape_rules import STATIC_META, rule_for
 
 aten = torch.ops.aten
 UNCACHED_TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
-
-# Elementwise ops of one or two operands whose result, when all tensor operands have the same facts and a floating
-# dtype, has those facts too (so no kernel needs to be asked).
-SAME_AS_OPERANDS = frozenset(
-    getattr(aten, name)
-    for name in (
-        "add sub mul div rsub maximum minimum atan2 fmod remainder pow neg abs exp exp2 expm1 log log2 log1p log10 sqrt rsqrt "
-        "reciprocal sin cos tan tanh sigmoid relu gelu silu erf erfc square sign floor ceil round trunc frac softplus "
-        "leaky_relu hardtanh hardswish hardsigmoid elu mish threshold_backward gelu_backward silu_backward tanh_backward "
-        "sigmoid_backward hardtanh_backward leaky_relu_backward elu_backward softplus_backward lerp addcmul addcdiv clamp "
-        "clamp_min clamp_max masked_fill"
-    ).split()
-)
-
 
 class Metadata:
     """Infers the facts of results for one trace. `fake_mode` is made when it is first needed."""
@@ -42,7 +29,7 @@ class Metadata:
         self._fake_mode = fake_mode
         self._seen: dict[Any, Any] = {}
         self._by_meta_kernel: dict[Any, bool] = {}
-        self.counts = {"seen": 0, "same": 0, "meta": 0, "fake": 0}
+        self.counts = {"seen": 0, "rule": 0, "meta": 0, "fake": 0}
 
     def infer(self, func: Any, args: Any, kwargs: Any, key: Any) -> Any:
         """The template of `func(*args, **kwargs)`. `key` is hashable and tells all arguments apart, or None."""
@@ -54,29 +41,19 @@ class Metadata:
             if template is not None:
                 self.counts["seen"] += 1
                 return template
-        template = self._same_as_operands(func, args, kwargs)
+        template = self._by_rule(func, args, kwargs)
         if template is None:
             template = self._compute(func, args, kwargs)
         if key is not None and UNCACHED_TAGS.isdisjoint(func.tags):
             self._seen[key] = template
         return template
 
-    def _same_as_operands(self, func: Any, args: Any, kwargs: Any) -> Facts | None:
-        if func._overloadpacket not in SAME_AS_OPERANDS or kwargs:
-            return None
-        found = None
-        for arg in args:
-            if isinstance(arg, torch.Tensor):
-                facts = getattr(arg, "_facts", None)
-                if facts is None or (found is not None and facts is not found):
-                    return None
-                found = facts
-            elif isinstance(arg, complex):
-                return None
-        if found is None or not found.dtype.is_floating_point or found.offset != 0 or not _dense(found):
-            return None
-        self.counts["same"] += 1
-        return found
+    def _by_rule(self, func: Any, args: Any, kwargs: Any) -> Any:
+        rule = rule_for(func)
+        template = rule(self.facts, func, args, kwargs) if rule is not None else None
+        if template is not None:
+            self.counts["rule"] += 1
+        return template
 
     def _compute(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self._runs_on_meta(func):
@@ -90,7 +67,7 @@ class Metadata:
     def _runs_on_meta(self, func: Any) -> bool:
         known = self._by_meta_kernel.get(func)
         if known is None:
-            known = not compat.needs_fake_rule(func) and compat.has_meta_kernel(func)
+            known = func in STATIC_META or (not compat.needs_fake_rule(func) and compat.has_meta_kernel(func))
             self._by_meta_kernel[func] = known
         return known
 
@@ -118,15 +95,6 @@ class Metadata:
         except compat.data_dependent_errors as error:
             raise DataDependentError(f"{func}: the result depends on the numbers in a tensor ({error})") from error
         return _template(result, self.facts.of)
-
-
-def _dense(facts: Facts) -> bool:
-    expected = 1
-    for stride, size in sorted(zip(facts.stride, facts.size, strict=True), key=lambda p: (p[0], p[1])) if not facts.symbolic else ():
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return not facts.symbolic
 
 
 def _as_meta(value: Any) -> Any:
