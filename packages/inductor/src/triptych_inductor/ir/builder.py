@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
-from triptych_inductor.ir import extents
+from triptych_inductor.ir import extents, views
 from triptych_inductor.ir.extents import Extent, contiguous_strides, same_all
 from triptych_inductor.ir.nodes import Buffer, ExternNode, IRGraph, LoopNode, Strided, map_leaves
 from triptych_inductor.ir.tensors import (
+    Indices,
     LazyTensor,
     address,
     axis_vars,
@@ -149,6 +150,9 @@ class Builder:
         size = kept_size if keepdim else tuple([e for d, e in enumerate(value.size) if d not in reduced])
         kept = [indices[d] for d in range(value.ndim) if d not in reduced]
         result_type = reduction_dtype(kind, dtype)
+        red = axis_vars([indices[d] for d in range(value.ndim) if d in reduced])
+        if not red:
+            return self._trivial_reduction(kind, value, size, indices, dtype)
         count = 3 if kind == "welford" else 1
         buffers = [new_buffer(self, size, None, result_type, value.device) for _ in range(count)]
         flat = Strided(buffers[0], tuple(size), buffers[0].stride)
@@ -161,10 +165,26 @@ class Builder:
             for buffer, part in zip(buffers, result if count == 3 else (result,), strict=True):
                 ops.store_reduction(buffer.name, address(flat, where), part)
 
-        axes, red = axis_vars(kept), axis_vars([indices[d] for d in range(value.ndim) if d in reduced])
         values = record_body(self.dtypes, body)
-        self.add_node(LoopNode(self.fresh_name("op"), "reduction", axes, red, values, value.device, self.origin))
+        axes = axis_vars(kept)
+        if not any(e == 0 for e in size):
+            self.add_node(LoopNode(self.fresh_name("op"), "reduction", axes, red, values, value.device, self.origin))
         return tuple([self.of_buffer(b) for b in buffers])
+
+    def _trivial_reduction(
+        self, kind: str, value: LazyTensor, size: Sequence[Extent], indices: Indices, dtype: torch.dtype
+    ) -> tuple[LazyTensor, ...]:
+        """A reduction over one element each: the element itself."""
+        flat = views.reshape(value, size)
+
+        def constant(number: float, kind_: torch.dtype) -> LazyTensor:
+            return LazyTensor(self, size, kind_, value.device, lambda i: ops.constant(number, kind_), weight=0)
+
+        if kind in ("argmax", "argmin"):
+            return (constant(0, torch.int64),)
+        result = reduction_dtype(kind, dtype)
+        element = LazyTensor(self, size, result, value.device, lambda i: ops.cast(flat.at(i), result), parents=(flat,))
+        return (element, constant(0.0, dtype), constant(1.0, dtype)) if kind == "welford" else (element,)
 
     def scatter(
         self, target: Strided, size: Sequence[Extent], body: Callable[[Any], None], device: torch.device

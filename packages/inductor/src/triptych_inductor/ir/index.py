@@ -127,7 +127,7 @@ class Index:
         for atom, coefficient in other.terms.items():
             total = tidy(terms.get(atom, 0) + coefficient)
             if total == 0:
-                del terms[atom]
+                terms.pop(atom, None)
             else:
                 terms[atom] = total
         return _rejoined(terms, tidy(self.const + other.const))

@@ -77,7 +77,7 @@ def sort_axes(group: Group, hint: Hint) -> None:
         for weight, index in addresses:
             coefficient = index.terms.get(var)
             if coefficient is not None:
-                total += weight * hint(coefficient) ** 0.5
+                total += weight * abs(hint(coefficient)) ** 0.5
                 votes += weight
         return (-(total / votes) if votes else float("-inf"),)
 

@@ -34,6 +34,7 @@ class Emitter:
         self.options = options
         self.lines: list[str] = []
         self.objects: list[Any] = []
+        self.known: set[Any] = set()  # symbols that have a value
         self.targets: dict[str, str] = {}  # text of a function -> its name in the module
 
     def emit(self) -> tuple[str, list[Any]]:
@@ -65,14 +66,14 @@ class Emitter:
         if names:
             self.lines.append(f"{', '.join(names)}{',' if len(names) == 1 else ''} = args")
         self.lines.append("args.clear()")
-        known: set[Any] = set()
+        known = self.known
         for name, item in zip(names, graph.inputs, strict=True):
             if isinstance(item, sympy.Symbol) and item not in known:
                 self.lines.append(f"{item} = {name}")
                 known.add(item)
         for item in graph.inputs:
             if isinstance(item, Buffer):
-                self._symbols_of(item, known)
+                self._symbols_of(item)
                 if self.options.size_asserts:
                     self._assert_layout(item)
         used = {name for memory in self.program.memory for name in [b.name for b in memory.free]}
@@ -81,7 +82,9 @@ class Emitter:
         if idle:
             self.lines.append(f"del {', '.join(idle)}")
 
-    def _symbols_of(self, buffer: Buffer, known: set[Any]) -> None:
+    def _symbols_of(self, buffer: Buffer) -> None:
+        """Size symbols that are first seen in this tensor."""
+        known = self.known
         for what, extents in (("size", buffer.size), ("stride", buffer.stride)):
             for d, extent in enumerate(extents):
                 if isinstance(extent, sympy.Symbol) and extent not in known:
@@ -147,13 +150,18 @@ class Emitter:
             self._single_result(node, call)
         else:
             self._many_results(node, call)
+        for buffer in node.outputs:
+            if buffer is not None:
+                self._symbols_of(buffer)
 
     def _single_result(self, node: ExternNode, call: str) -> None:
         buffer = node.outputs[0] if node.outputs else None
         if buffer is not None:
             self.lines.append(f"{buffer.name} = {call}")
         elif node.symbols:
-            self.lines.append(f"{next(iter(node.symbols))} = {call}")
+            symbol = next(iter(node.symbols))
+            self.lines.append(f"{symbol} = {call}")
+            self.known.add(symbol)
         else:
             self.lines.append(call)
 
@@ -161,6 +169,7 @@ class Emitter:
         positions = {k: s for s, k in node.symbols.items()}
         names = [b.name if b is not None else str(positions.get(k, "_")) for k, b in enumerate(node.outputs)]
         self.lines.append(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {call}" if names else call)
+        self.known.update(node.symbols)
         unused = [b.name for b in node.outputs if b is not None and b.name not in self._needed()]
         if unused:
             self.lines.append(f"del {', '.join(unused)}")
