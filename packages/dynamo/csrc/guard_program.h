@@ -62,5 +62,6 @@ enum { TENSOR_SIZE, TENSOR_STRIDE, TENSOR_OFFSET };
 /* guard_checks.c */
 bool equal_exactly(PyObject *left, PyObject *right); /* same type and value, without numbers being confused */
 Py_ssize_t container_length(PyObject *object);       /* -1 when it is no container, no exception */
+bool check_mode(const Op *op, Run *run);
 
 #endif

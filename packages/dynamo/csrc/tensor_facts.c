@@ -21,6 +21,10 @@ static struct {
     int32_t (*offset_of)(Handle, int64_t *), (*dtype)(Handle, int32_t *), (*layout)(Handle, int32_t *);
     int32_t (*device_type)(Handle, int32_t *), (*device_index)(Handle, int32_t *), (*data)(Handle, void **);
     size_t (*element_size)(int32_t);
+    /* Exported by libc10, not part of the C ABI: used where they are found and agree with Python, else Python is asked. */
+    bool (*impl_requires_grad)(const void *);
+    bool (*inference_enabled)(void);
+    int8_t (*default_dtype)(void);
 } torch_api;
 
 static const struct {
@@ -50,6 +54,22 @@ static void *find_library(void) {
     return RTLD_DEFAULT;
 }
 
+static const struct {
+    const char *symbol;
+    void *place;
+} QUICK_SYMBOLS[] = {
+    {"_ZNK3c1010TensorImpl13requires_gradEv", &torch_api.impl_requires_grad},
+    {"_ZN3c1013InferenceMode10is_enabledEv", &torch_api.inference_enabled},
+    {"_ZN3c1031get_default_dtype_as_scalartypeEv", &torch_api.default_dtype},
+};
+
+static void find_quick_symbols(void *library) {
+    for (size_t i = 0; i < sizeof QUICK_SYMBOLS / sizeof *QUICK_SYMBOLS; i++) {
+        void *found = dlsym(library, QUICK_SYMBOLS[i].symbol);
+        memcpy(QUICK_SYMBOLS[i].place, &found, sizeof found);
+    }
+}
+
 static bool find_symbols(void) {
     void *library = find_library(), *found;
     for (size_t i = 0; i < sizeof SYMBOLS / sizeof *SYMBOLS; i++) {
@@ -57,6 +77,7 @@ static bool find_symbols(void) {
         memcpy(SYMBOLS[i].place, &found, sizeof found);
     }
     int32_t (*strided)(void) = NULL;
+    find_quick_symbols(library);
     if ((found = dlsym(library, "aoti_torch_layout_strided")) == NULL) return false;
     memcpy(&strided, &found, sizeof found);
     torch_api.strided = strided();
@@ -81,13 +102,31 @@ static inline bool is_direct(PyObject *tensor) {
     return torch_api.direct && !(torch_api.maybe_borrowed && ((char *)tensor)[sizeof(PyObject)]);
 }
 
+static void forget_quick_symbols(void) {
+    torch_api.impl_requires_grad = NULL;
+    torch_api.inference_enabled = NULL;
+    torch_api.default_dtype = NULL;
+}
+
+/* Compare what the quick functions say of the sample (which requires a gradient) and of now with what Python says. */
+static int agrees_with_python(PyObject *tensor, PyObject *inference, bool *agree) {
+    int32_t dtype;
+    int inferring = PyObject_IsTrue(inference);
+    if (inferring < 0) return -1;
+    if (torch_api.impl_requires_grad && !torch_api.impl_requires_grad(*(void **)handle_of(tensor))) *agree = false;
+    if (torch_api.inference_enabled && torch_api.inference_enabled() != inferring) *agree = false;
+    if (torch_api.dtype(handle_of(tensor), &dtype) || (torch_api.default_dtype && torch_api.default_dtype() != dtype))
+        *agree = false;
+    return 0;
+}
+
 PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"tensor", "identity", "tensor_type", "requires_grad", "dispatch_keys", "direct", NULL};
-    PyObject *tensor, *identity, *requires_grad, *dispatch_keys;
+    static char *names[] = {"tensor", "identity", "tensor_type", "requires_grad", "dispatch_keys", "inference", "direct", NULL};
+    PyObject *tensor, *identity, *requires_grad, *dispatch_keys, *inference;
     PyTypeObject *type;
     int direct = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!OO|p", names, &tensor, &PyLong_Type, &identity, &PyType_Type,
-                                     &type, &requires_grad, &dispatch_keys, &direct))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!OOO|p", names, &tensor, &PyLong_Type, &identity, &PyType_Type,
+                                     &type, &requires_grad, &dispatch_keys, &inference, &direct))
         return NULL;
     void *address = PyLong_AsVoidPtr(identity);
     if (address == NULL && PyErr_Occurred()) return NULL;
@@ -98,7 +137,11 @@ PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs) {
     torch_api.direct = direct && getter && find_symbols() && find_handle(tensor, address);
     int64_t dims = -1; /* a last look, before anything relies on it */
     if (torch_api.direct && (torch_api.dim(handle_of(tensor), &dims) != 0 || dims < 0)) torch_api.direct = false;
-    return PyBool_FromLong(torch_api.direct);
+    if (!torch_api.direct) return forget_quick_symbols(), PyBool_FromLong(0);
+    bool agree = true;
+    if (agrees_with_python(tensor, inference, &agree) < 0) return NULL;
+    if (!agree) forget_quick_symbols();
+    return PyBool_FromLong(1);
 }
 
 /* -- what is expected of a tensor ------------------------------------------------------------------------------------- */
@@ -157,6 +200,7 @@ static inline bool fits(const int64_t *expected, const int64_t *actual, int64_t 
 }
 
 static bool same_grad_flag(PyObject *tensor, int expected) {
+    if (torch_api.impl_requires_grad) return torch_api.impl_requires_grad(*(void **)handle_of(tensor)) == expected;
     PyGetSetDef *getter = torch_api.requires_grad->d_getset;
     PyObject *value = getter->get(tensor, getter->closure);
     bool same = value && (value == Py_True) == expected;
@@ -340,6 +384,16 @@ static bool check_grad_mode(const Op *op, Run *run) {
     return truth == op->flag;
 }
 
+/* constant: (reader, expected) for a torch without the quick function */
+static bool check_inference_mode(const Op *op, Run *run) {
+    return torch_api.inference_enabled ? torch_api.inference_enabled() == op->flag : check_mode(op, run);
+}
+
+/* flag: the expected dtype's code; constant as above */
+static bool check_default_dtype(const Op *op, Run *run) {
+    return torch_api.default_dtype ? torch_api.default_dtype() == op->flag : check_mode(op, run);
+}
+
 PyObject *tensor_facts(PyObject *module, PyObject *tensor) {
     int32_t dtype, device_type, device_index;
     if (torch_api.tensor_type == NULL || !PyObject_TypeCheck(tensor, torch_api.tensor_type)) {
@@ -360,5 +414,7 @@ const OpRow TENSOR_ROWS[] = {
     {"tensor", check_tensor, prepare_tensor},
     {"no_overlap", check_no_overlap, prepare_no_overlap},
     {"grad_mode", check_grad_mode},
+    {"inference_mode", check_inference_mode},
+    {"default_dtype", check_default_dtype},
     {NULL},
 };

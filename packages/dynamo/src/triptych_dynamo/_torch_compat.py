@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,10 +23,13 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 __all__ = [
+    "any_autocast",
     "CANNOT_FAKE",
     "FakeTensor",
     "FakeTensorMode",
     "ShapeEnv",
+    "TensorBase",
+    "dispatch_keys",
     "is_fake",
     "is_symbolic_tracing",
     "make_fake_mode",
@@ -125,3 +129,18 @@ def mark_dim(tensor: torch.Tensor, dims: int | list[int] | tuple[int, ...] | Non
     marks = set(tensor.__dict__.get(name, ()))
     marks.update(dim % max(tensor.ndim, 1) for dim in chosen)
     setattr(tensor, name, marks)
+
+
+TensorBase: Any = torch._C.TensorBase  # the class in C whose objects hold the tensor's pointer
+
+
+def dispatch_keys(tensor: torch.Tensor) -> int:
+    """The raw set of dispatch keys of a tensor."""
+    return torch._C._dispatch_keys(tensor).raw_repr()
+
+
+def _some_autocast() -> bool:
+    return any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+
+
+any_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", _some_autocast)

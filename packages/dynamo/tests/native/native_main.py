@@ -1,6 +1,6 @@
 """The C extension without torch, on any supported interpreter: no pytest.
 
-    python native_main.py <folder of the built extension> [check ...]
+python native_main.py <folder of the built extension> [check ...]
 """
 
 import copy
@@ -40,7 +40,7 @@ def never(*_):
     raise AssertionError("not expected to be asked")
 
 
-# -- binding and entries --------------------------------------------------------------------------------------------------
+# -- binding and entries ---------------------------------------------------------------------------------------------
 def check_binding():
     def fn(a, /, b, c=3, *rest, d, e=5, **more):
         return a, b, c, rest, d, e, more
@@ -122,12 +122,18 @@ def check_metadata():
     fn.mark = 7
     compiled = native.CompiledCallable(fn, lambda *_: None)
     assert compiled.__wrapped__ is fn and compiled.__name__ == "fn" and compiled.__doc__ == "What it does."
-    assert compiled.mark == 7 and compiled.__module__ == fn.__module__ and inspect.signature(compiled) == inspect.signature(fn)
+    assert (
+        compiled.mark == 7
+        and compiled.__module__ == fn.__module__
+        and inspect.signature(compiled) == inspect.signature(fn)
+    )
     compiled.other = 8
     assert compiled.other == 8 and callable(compiled) and copy.deepcopy(compiled) is compiled
 
     class Thing:
-        method = native.CompiledCallable(lambda self, y: (self, y), lambda *_: native.Entry(None, lambda self, y: (y, self)))
+        method = native.CompiledCallable(
+            lambda self, y: (self, y), lambda *_: native.Entry(None, lambda self, y: (y, self))
+        )
 
     thing = Thing()
     assert thing.method(4) == (4, thing) and thing.method.__self__ is thing and Thing.method(thing, 4) == (4, thing)
@@ -159,7 +165,9 @@ def check_code_targets():
 
         return target
 
-    code = template(0, 1).__code__.replace(co_freevars=("total", "kept") if template(0, 1).__code__.co_freevars[0] == "total" else ("kept", "total"))
+    code = template(0, 1).__code__.replace(
+        co_freevars=("total", "kept") if template(0, 1).__code__.co_freevars[0] == "total" else ("kept", "total")
+    )
     assert code.co_freevars == ("kept", "total")  # sorted by name: rebuild with the caller's cells first
     sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
     from triptych_dynamo.bytecode import assemble, decode
@@ -195,7 +203,7 @@ def check_collection():
     assert [r() for r in references] == [None, None]
 
 
-# -- the hook -----------------------------------------------------------------------------------------------------------------
+# -- the hook --------------------------------------------------------------------------------------------------------
 def helper(x):
     return x + 1
 
@@ -264,7 +272,10 @@ def check_hook_replaces_frames():
     for _ in range(100):
         assert compiled_big(big) == 5
     assert sys.getrefcount(big) == before
-    assert sys.getrefcount(helper) == references[0] and references[1] - 3 <= sys.getrefcount(helper.__code__) <= references[1] + 3
+    assert (
+        sys.getrefcount(helper) == references[0]
+        and references[1] - 3 <= sys.getrefcount(helper.__code__) <= references[1] + 3
+    )
 
 
 def check_recursion_and_chunks():
@@ -369,7 +380,15 @@ def check_generators_and_bodies():
             coroutine(5).send(None)
         except StopIteration as stop:
             awaited = stop.value
-        return first, sent, list(made), [helper(i) for i in range(2)], Local.value, awaited, eval("helper(7)", globals())
+        return (
+            first,
+            sent,
+            list(made),
+            [helper(i) for i in range(2)],
+            Local.value,
+            awaited,
+            eval("helper(7)", globals()),
+        )
 
     def frame_miss(region, function, values):
         asked.append(function.__name__)
@@ -428,7 +447,14 @@ def check_nested_regions():
     assert outer(1) == 22 and order == [("inner", "helper"), ("outer", "helper")]
 
     def again(callable, function, values):  # misses that compile other callables, and call their own
-        return native.Entry(None, lambda x: -x) if values[0] > 5 else native.Entry(program(("local", 0, 0, 0, 0, None), ("equals", 0, 0, 0, 0, values[0])), lambda x, y=callable(values[0] + 1): y)
+        return (
+            native.Entry(None, lambda x: -x)
+            if values[0] > 5
+            else native.Entry(
+                program(("local", 0, 0, 0, 0, None), ("equals", 0, 0, 0, 0, values[0])),
+                lambda x, y=callable(values[0] + 1): y,
+            )
+        )
 
     assert native.CompiledCallable(root, again)(1) == -6
 
@@ -483,7 +509,9 @@ def check_tracing():
     if hasattr(sys, "monitoring"):
         events.clear()
         sys.monitoring.use_tool_id(3, "check")
-        sys.monitoring.register_callback(3, sys.monitoring.events.PY_START, lambda code, at: events.append(code.co_name))
+        sys.monitoring.register_callback(
+            3, sys.monitoring.events.PY_START, lambda code, at: events.append(code.co_name)
+        )
         sys.monitoring.set_events(3, sys.monitoring.events.PY_START)
         try:
             assert compiled(1) == 2.5

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from triptych_dynamo._torch_compat import any_autocast as any_autocast
+
 READERS: dict[str, Callable[[], Any]] = {
     "grad_mode": torch.is_grad_enabled,
     "inference_mode": torch.is_inference_mode_enabled,
@@ -38,3 +40,8 @@ def reader(name: str) -> Callable[[], Any]:
             return partial(torch.get_autocast_dtype, device.removesuffix("_dtype"))
         return partial(torch.is_autocast_enabled, device)
     raise KeyError(f"no mode is called {name!r}; there are {', '.join(READERS)}, autocast_<device>[_dtype]")
+
+
+def is_autocast_switch(name: str) -> bool:
+    """Whether the mode says that autocast is on for a device."""
+    return name.startswith("autocast_") and not name.endswith("_dtype") and name not in READERS

@@ -15,7 +15,7 @@ from triptych_dynamo._eval_frame import GuardProgram
 from triptych_dynamo.guards import modes
 from triptych_dynamo.guards.facts import KINDS, Guard
 from triptych_dynamo.guards.shape_program import INT64_MAX, INT64_MIN, as_function, compile_shape
-from triptych_dynamo.guards.torch_facts import constant_of, ensure_bound
+from triptych_dynamo.guards.torch_facts import constant_of, dtype_code, ensure_bound
 from triptych_dynamo.sources import (
     AttrSource,
     CellSource,
@@ -65,6 +65,7 @@ class ProgramBuilder:
         self.free = {name: index for index, name in enumerate(code.co_freevars)}
         self.operations: list[Operation] = []
         self.slots: dict[Source, int] = {}
+        self.slot_of: dict[int, int] = {}  # the same by identity, for hashing a long path takes time; guards hold them
         self.slot_count = 0
         self.done: set[int] = set()
         self.identifying: dict[Source, list[int]] = {}
@@ -79,18 +80,23 @@ class ProgramBuilder:
 
     def read(self, source: Source, guard: int) -> int:
         """The slot of `source`, with the operations that fill it appended where it is new."""
-        for step in source.path():  # a loop, for paths may be longer than Python recurses
-            if step not in self.slots:
-                base = 0 if step.base is None else self.slots[step.base]
-                if isinstance(
-                    step, AttrSource | GradSource
-                ):  # may run code of the object's class: make sure of it first
-                    for index in self.identifying.get(step.base, ()):  # type: ignore[arg-type]
-                        self.check(index)
-                self.slots[step] = self.slot_count
-                self.slot_count += 1
-                self._read_step(step, base, self.slots[step], guard)
-        return self.slots[source]
+        slot = self.slot_of.get(id(source))
+        if slot is None:
+            slot = self.slots.get(source)
+            if slot is None:
+                slot = self._read_new(source, guard)
+            self.slot_of[id(source)] = slot
+        return slot
+
+    def _read_new(self, source: Source, guard: int) -> int:
+        base = 0 if source.base is None else self.read(source.base, guard)
+        if isinstance(source, AttrSource | GradSource):  # may run code of the object's class: make sure of it first
+            for index in self.identifying.get(source.base, ()):  # type: ignore[arg-type]
+                self.check(index)
+        slot = self.slots[source] = self.slot_count
+        self.slot_count += 1
+        self._read_step(source, base, slot, guard)
+        return slot
 
     def _read_step(self, step: Source, base: int, slot: int, guard: int) -> None:
         row = _READS.get(type(step))
@@ -119,16 +125,23 @@ class ProgramBuilder:
         else:
             _CHECKS[guard.kind](self, index, guard)
 
+    @staticmethod
+    def _is_deep(source: Source | None) -> bool:
+        for _ in range(_SHALLOW):
+            if source is None:
+                return False
+            source = source.base
+        return source is not None
+
     def build(self) -> GuardProgram:
         """The program."""
         for index in sorted(range(len(self.guards)), key=self._rank):
             self.check(index)
-        return GuardProgram(self.operations, self.slot_count, tuple(self.guards))
+        return GuardProgram(self.operations, max(1, self.slot_count), tuple(self.guards))
 
     def _rank(self, index: int) -> tuple[bool, int, int]:
         guard = self.guards[index]
-        length = 0 if guard.source is None else sum(1 for _ in guard.source.path())
-        return length > _SHALLOW, KINDS[guard.kind].cost, index
+        return self._is_deep(guard.source), KINDS[guard.kind].cost, index
 
 
 # -- one step of a source: (operation, flag, constant) ---------------------------------------------------------------
@@ -212,11 +225,27 @@ def _tensor(builder: ProgramBuilder, index: int, guard: Guard) -> None:
 def _mode(builder: ProgramBuilder, index: int, guard: Guard) -> None:
     name, expected = guard.value
     read = modes.reader(name)
-    if name == "grad_mode":
+    if name in ("grad_mode", "inference_mode"):
         ensure_bound()
-        builder.emit("grad_mode", index, flag=int(expected), constant=read)
+        constant = read if name == "grad_mode" else (read, expected)
+        builder.emit(name, index, flag=int(expected), constant=constant)
+    elif name == "default_dtype":
+        ensure_bound()
+        builder.emit(name, index, flag=dtype_code(expected), constant=(read, expected))
+    elif expected is False and modes.is_autocast_switch(name):
+        _autocasts_off(builder, index)
     else:
         builder.emit("mode", index, constant=(read, expected))
+
+
+def _autocasts_off(builder: ProgramBuilder, index: int) -> None:
+    """One operation for all guards that autocast is off on some device."""
+    readers = [modes.any_autocast]
+    for other, guard in enumerate(builder.guards):
+        if guard.kind == "mode" and guard.value[1] is False and modes.is_autocast_switch(guard.value[0]):
+            builder.done.add(other)
+            readers.append(modes.reader(guard.value[0]))
+    builder.emit("modes_off", index, constant=tuple(readers))
 
 
 def _shape(builder: ProgramBuilder, index: int, guard: Guard) -> None:

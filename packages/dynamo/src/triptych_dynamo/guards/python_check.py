@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CellType, MappingProxyType, ModuleType
 from typing import Any
 
+import torch
+
+from triptych_dynamo._torch_compat import dispatch_keys
 from triptych_dynamo.guards import modes
 from triptych_dynamo.guards.facts import Guard, TensorFacts
 from triptych_dynamo.guards.shape_program import as_function
-from triptych_dynamo.guards.torch_facts import dispatch_keys
 from triptych_dynamo.sources import (
     AttrSource,
     CellSource,
@@ -264,10 +266,9 @@ def _extent_mismatch(facts: TensorFacts, value: Any) -> Found:
             return f"size mismatch at dimension {dim}: expected {expected}, got {actual}"
     if facts.strides is None:
         return None
-    try:
-        strides = value.stride()
-    except RuntimeError:
+    if value.layout != torch.strided:
         return f"layout mismatch: {value.layout} has no strides"
+    strides = value.stride()
     for dim, (expected, actual) in enumerate(zip(facts.strides, strides, strict=True)):
         if expected is not None and expected != actual:
             return f"stride mismatch at dimension {dim}: expected {expected}, got {actual}"

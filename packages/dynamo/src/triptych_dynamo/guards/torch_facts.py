@@ -8,14 +8,10 @@ from typing import Any
 import torch
 
 from triptych_dynamo import _eval_frame
+from triptych_dynamo._torch_compat import TensorBase, dispatch_keys
 from triptych_dynamo.guards.facts import TensorFacts
 
 ANY_INDEX = -2  # a device index that is not checked
-
-
-def dispatch_keys(tensor: torch.Tensor) -> int:
-    """The raw set of dispatch keys of a tensor, as `TensorFacts.dispatch_keys` has it."""
-    return torch._C._dispatch_keys(tensor).raw_repr()
 
 
 def bind(direct: bool = True) -> bool:
@@ -24,10 +20,15 @@ def bind(direct: bool = True) -> bool:
     Args:
         direct: False reads them by attribute, as on a torch without that interface.
     """
-    sample = torch.empty(1)
-    base: Any = torch._C.TensorBase
+    sample = torch.empty(1, dtype=torch.get_default_dtype(), device="cpu", requires_grad=True)
     return _eval_frame.init_torch(
-        sample, sample._cdata, base, vars(base)["requires_grad"], dispatch_keys, direct=direct
+        sample,
+        sample._cdata,
+        TensorBase,
+        vars(TensorBase)["requires_grad"],
+        dispatch_keys,
+        torch.is_inference_mode_enabled(),
+        direct=direct,
     )
 
 
@@ -40,16 +41,23 @@ def ensure_bound() -> None:
         _bound.append(bind())
 
 
+def _codes(**where: Any) -> tuple[int, int, int]:
+    sample = torch.empty(0, **where)
+    if type(sample) is not torch.Tensor:
+        raise RuntimeError("guards are compiled outside of tensor modes")
+    return _eval_frame.tensor_facts(sample)
+
+
 @cache
 def dtype_code(dtype: torch.dtype) -> int:
     """The C ABI's number of a dtype."""
-    return _eval_frame.tensor_facts(torch.empty(0, dtype=dtype))[0]
+    return _codes(dtype=dtype, device="cpu")[0]
 
 
 @cache
 def device_code(device: torch.device) -> tuple[int, int]:
     """The C ABI's numbers of a device: (type, index), the index `ANY_INDEX` for devices that have only one."""
-    kind, index = _eval_frame.tensor_facts(torch.empty(0, device=device))[1:]
+    kind, index = _codes(device=device)[1:]
     return kind, index if device.index is not None else ANY_INDEX
 
 

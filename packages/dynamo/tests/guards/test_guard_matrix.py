@@ -1,0 +1,504 @@
+"""Every kind of guard, in C and in the Python twin: holds, violated by exactly that fact, source unreadable."""
+
+import collections
+import contextlib
+import types
+
+import pytest
+import sympy
+import torch
+from triptych_dynamo.guards import torch_facts
+from triptych_dynamo.guards.facts import KINDS, Guard, PythonFact, ShapeFact, TensorFacts
+from triptych_dynamo.guards.program import compile_guards
+from triptych_dynamo.guards.python_check import check
+from triptych_dynamo.sources import (
+    AttrSource,
+    CellSource,
+    ContentSource,
+    DictKeySource,
+    GlobalSource,
+    GradSource,
+    InstanceDictSource,
+    ItemSource,
+    LocalSource,
+    PinnedSource,
+    TensorOffsetSource,
+    TensorSizeSource,
+    TensorStrideSource,
+    TypeSource,
+)
+
+X, Y = LocalSource("x"), LocalSource("y")
+FREE = "free"
+
+
+def make_function(content=FREE, empty=False):
+    free = content
+
+    def fn(x, y=None, *rest, key=None, **more):
+        return free
+
+    if empty:
+        del free
+    return fn
+
+
+def verdicts(guards, values, fn=None):
+    """The violated guard by C and by the twin (None: all hold), checked to agree on whether there is one."""
+    fn = fn or make_function()
+    names = fn.__code__.co_varnames
+    program = compile_guards(guards, fn.__code__)
+    variables = dict(zip(names, values, strict=False))
+    padded = tuple(values) + (None,) * (len(names) - len(values))
+    for _ in range(2):
+        failed = program.failed(padded, fn)
+    twin = check(guards, {**dict.fromkeys(names), **variables}, fn)
+    assert (failed is None) == (twin is None), (failed, twin)
+    return None if failed is None else guards[failed], twin
+
+
+def holds(guards, *values, fn=None):
+    return verdicts([guards] if isinstance(guards, Guard) else guards, values, fn)[0] is None
+
+
+def reason(guard, *values, fn=None):
+    found, twin = verdicts([guard], values, fn)
+    assert found is guard and twin[0] is guard
+    return twin[1]
+
+
+class Plain:
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+class Counted(dict):
+    def __len__(self):
+        raise AssertionError("user code ran")
+
+    __contains__ = __getitem__ = __iter__ = __len__
+
+
+class WithGetattr:
+    def __getattr__(self, name):
+        if name == "made":
+            return 1
+        raise AttributeError(name)
+
+
+OBJECT, OTHER = Plain(), Plain()
+E1, E2 = (types.CellType(), types.CellType(1))
+s, t = sympy.symbols("s t", integer=True)
+
+# kind: (guard, values that hold, values that violate it)
+ROWS = [
+    (Guard("type_is", X, int), [1, 2**70], [True, 1.0, None]),
+    (Guard("is", X, None), [None], [0, False]),
+    (Guard("is", X, OBJECT), [OBJECT], [OTHER]),
+    (Guard("is_weak", X, OBJECT), [OBJECT], [OTHER]),
+    (Guard("is_weak", X, 5), [5], [6]),  # what cannot be weakly held is held
+    (Guard("equals", X, 3), [3], [4, True, 3.0, "3", None]),
+    (Guard("equals", X, True), [True], [1, False]),
+    (Guard("equals", X, 0.0), [0.0], [-0.0, 0, 1e-300]),
+    (Guard("equals", X, float("nan")), [float("nan")], [0.0]),
+    (Guard("equals", X, "abc"), ["abc", "".join("abc")], ["abd", b"abc", ""]),
+    (Guard("equals", X, (1, "a", (2.0,))), [(1, "a", (2.0,))], [(1, "a", (2,)), (1, "a"), [1, "a", (2.0,)]]),
+    (Guard("equals", X, frozenset((1, 2))), [frozenset((2, 1))], [frozenset((True, 2)), {1, 2}, frozenset((1,))]),
+    (Guard("equals", X, complex(0, -0.0)), [complex(0, -0.0)], [complex(0, 0.0), 0]),
+    (Guard("equals", X, torch.float32), [torch.float32], [torch.float64, "float32"]),
+    (Guard("equals", X, slice(1, None, 2)), [slice(1, None, 2)], [slice(1, None)]),
+    (
+        Guard("length", X, 2),
+        [[1, 2], (1, 2), {1: 1, 2: 2}, {1, 2}, "ab", Counted(a=1, b=2), collections.deque([1, 2]), range(2)],
+        [[1], (), {}, 5, None, Plain(), collections.deque()],
+    ),
+    (Guard("truth", X, True), [[0], 1, "a", {1: 1}, True, Counted(a=1), 0.5], [[], 0, "", None, Counted(), 0.0]),
+    (Guard("truth", X, False), [[], 0, None, Counted()], [[0], 1]),
+    (
+        Guard("dict_keys", X, ("a", 1)),
+        [{"a": 0, 1: 0}, collections.OrderedDict([("a", 0), (1, 0)])],
+        [{1: 0, "a": 0}, {"a": 0}, {"a": 0, 1.0: 0}, {"a": 0, True: 0}, {"a": 0, 1: 0, 2: 0}, ["a", 1]],
+    ),
+    (
+        Guard("dict_has", X, "a"),
+        [{"a": 1}, {"a"}, Counted(a=1), types.MappingProxyType({"a": 1})],
+        [{}, ["a"], Counted()],
+    ),
+    (Guard("dict_lacks", X, "a"), [{}, {"b"}, Counted(b=1)], [{"a": 1}, Counted(a=1), ["b"]]),
+    (Guard("lacks_attr", X, "made"), [Plain(), 5], [Plain(made=1), WithGetattr()]),
+    (Guard("cell_empty", X), [E1], [E2, 5]),
+    (Guard("range_is", X, range(0, 6, 2)), [range(0, 6, 2)], [range(0, 5, 2), range(6), [0, 2, 4]]),
+    (Guard("range_is", X, range(0)), [range(0)], [range(1, 1)]),
+    (Guard("set_is", X, frozenset("ab")), [{"a", "b"}, frozenset("ab")], [{"a"}, {"a", "c"}, ["a", "b"]]),
+    (Guard("int_in", X, (2, 10)), [2, 10, 5], [1, 11, 5.0, None, 2**70]),
+    (Guard("int_in", X, (None, None)), [0, -(2**63), 2**63 - 1], [2**63, True]),
+    (Guard("shape", None, ShapeFact(sympy.Eq(s % 4, 0) & (s > 3), ((s, X),))), [4, 8], [0, 6, 4.0, "a"]),
+    (Guard("python", X, PythonFact(lambda v: v > 3, "above 3")), [4], [3, "a"]),
+]
+
+
+@pytest.mark.parametrize("guard,good,bad", ROWS, ids=[f"{row[0].kind}-{index}" for index, row in enumerate(ROWS)])
+def test_values(guard, good, bad):
+    for value in good:
+        assert holds(guard, value), value
+    for value in bad:
+        assert reason(guard, value)
+
+
+def test_every_kind_is_tested_and_described():
+    tested = {row[0].kind for row in ROWS} | {"same_as", "not_same_as", "distinct", "tensor", "no_overlap", "mode"}
+    assert tested == set(KINDS)
+    assert reason(Guard("equals", X, 3), 4) == "L['x'] == 3: it is 4"
+    assert reason(Guard("length", X, 3), [1]) == "len(L['x']) == 3: its length is 1"
+
+
+def test_weakly_held_object_that_is_gone():
+    held = Plain()
+    guard = Guard("is_weak", X, held)
+    fn = make_function()
+    program = compile_guards([guard], fn.__code__)
+    program = compile_guards([Guard("is_weak", X, Plain())], fn.__code__)  # gone at once
+    assert program.failed((held, None), fn) == 0
+
+
+def test_identity_between_sources():
+    a, b = [1], [1]
+    same, different = Guard("same_as", X, Y), Guard("not_same_as", X, Y)
+    assert holds(same, a, a) and not holds(same, a, b) and holds(different, a, b) and not holds(different, a, a)
+    distinct = Guard("distinct", None, (X, Y, ItemSource(X, 0)))
+    assert holds(distinct, [b], a) and not holds(distinct, [a], a)
+    many = Guard("distinct", None, tuple(ItemSource(X, i) for i in range(200)))
+    objects = [Plain() for _ in range(200)]
+    assert holds(many, objects) and not holds(many, [*objects[:-1], objects[3]])
+
+
+# -- sources ---------------------------------------------------------------------------------------------------------
+class Slotted:
+    __slots__ = ("value",)
+
+
+GLOBALS = {"known": 3}
+G = PinnedSource(GLOBALS, "G")
+slotted = Slotted()
+slotted.value = 3
+
+
+@pytest.mark.parametrize(
+    "source,good,bad,unreadable",
+    [
+        (X, 3, 4, None),
+        (AttrSource(X, "a"), Plain(a=3), Plain(a=4), Plain()),
+        (AttrSource(AttrSource(X, "a"), "b"), Plain(a=Plain(b=3)), Plain(a=Plain(b=4)), Plain(a=5)),
+        (AttrSource(X, "value"), slotted, Plain(value=4), Slotted()),
+        (ItemSource(InstanceDictSource(X), "a"), Plain(a=3), Plain(a=4), Plain()),
+        (ItemSource(InstanceDictSource(X), "__module__"), Plain(__module__=3), Plain, 5),
+        (ItemSource(X, 1), [0, 3], (0, 4), [0]),
+        (ItemSource(X, -1), (3,), [4], []),
+        (ItemSource(X, 1), {1: 3}, {1: 4}, {2: 3}),
+        (ItemSource(X, 0), collections.deque([3]), collections.deque([4]), collections.deque()),
+        (ItemSource(X, "k"), {"k": 3}, {"k": 4}, {}),
+        (ItemSource(X, "k"), types.MappingProxyType({"k": 3}), types.MappingProxyType({"k": 4}), Plain()),
+        (ItemSource(X, ("k", 1)), {("k", 1): 3}, {("k", 1): 4}, []),
+        (ItemSource(X, "k"), Counted(k=3), Counted(k=4), Counted()),
+        (DictKeySource(X, 1), {0: 0, 3: 0}, {3: 0, 0: 0}, {3: 0}),
+        (ContentSource(X), types.CellType(3), types.CellType(4), types.CellType()),
+        (ContentSource(X), types.CellType(3), types.CellType(4), 3),
+        (ItemSource(ItemSource(X, "a"), 0), {"a": [3]}, {"a": [4]}, {"a": 5}),
+    ],
+)
+def test_sources(source, good, bad, unreadable):
+    guard = Guard("equals", source, 3)
+    assert holds(guard, good)
+    assert "it is" in reason(guard, bad)
+    assert reason(guard, unreadable)
+    assert compile_guards([guard], make_function().__code__).failed((object(), None), make_function()) == 0
+
+
+def test_type_source():
+    assert holds(Guard("is", TypeSource(X), int), 3) and reason(Guard("is", TypeSource(X), int), True)
+
+
+def test_dict_order_of_ordered_dict():
+    moved = collections.OrderedDict.fromkeys("abc")
+    moved.move_to_end("a")
+    assert holds(Guard("dict_keys", X, ("b", "c", "a")), moved) and not holds(
+        Guard("dict_keys", X, ("a", "b", "c")), moved
+    )
+    assert holds(Guard("equals", DictKeySource(X, 0), "b"), moved)
+
+
+def test_globals_and_pinned():
+    guard = Guard("equals", GlobalSource(G, "known"), 3)
+    assert holds(guard, 0)
+    GLOBALS["known"] = 4
+    assert reason(guard, 0) == "G['known'] == 3: it is 4"
+    GLOBALS.clear()
+    assert "cannot be read" in reason(guard, 0)
+    GLOBALS["known"] = 3
+    held = Plain(a=3)
+    weak = AttrSource(PinnedSource(held, "held", weak=True), "a")
+    fn = make_function()
+    program = compile_guards([Guard("equals", weak, 3)], fn.__code__)
+    assert program.failed((0, 0), fn) is None
+
+
+def test_closure_and_parameters():
+    content = Guard("equals", ContentSource(CellSource("free")), FREE)
+    assert holds(content, 0) and reason(content, 0, fn=make_function("other"))
+    assert holds(Guard("cell_empty", CellSource("free")), 0, fn=make_function(empty=True))
+    assert "cannot be read" in reason(content, 0, fn=make_function(empty=True))
+    fn = make_function()
+    assert fn.__code__.co_varnames == ("x", "y", "key", "rest", "more")
+    for name, value in {"key": 1, "rest": (1, 2), "more": {"z": 1}}.items():
+        index = fn.__code__.co_varnames.index(name)
+        values = [None] * 5
+        values[index] = value
+        kind = "set_is" if name == "more" else "equals"
+        guard = (
+            Guard("equals", LocalSource(name), value)
+            if kind == "equals"
+            else Guard("dict_keys", LocalSource(name), ("z",))
+        )
+        assert holds(guard, *values) and not holds(guard, *[None] * 5)
+
+
+def test_types_are_checked_before_user_code_may_run():
+    class Trap:
+        @property
+        def a(self):
+            raise SystemExit("user code ran")
+
+    guards = [Guard("equals", AttrSource(X, "a"), 3), Guard("type_is", X, Plain)]
+    fn = make_function()
+    assert compile_guards(guards, fn.__code__).failed((Trap(), None), fn) == 1
+
+
+def test_failing_user_code_is_a_violation():
+    class Bad:
+        @property
+        def a(self):
+            raise ValueError
+
+        def __eq__(self, other):
+            raise ValueError
+
+        def __bool__(self):
+            raise ValueError
+
+        __hash__ = object.__hash__
+
+    fn = make_function()
+    for guard in (Guard("equals", AttrSource(X, "a"), 3), Guard("equals", X, Bad()), Guard("truth", X, True)):
+        assert compile_guards([guard], fn.__code__).failed((Bad(), None), fn) == 0
+    assert reason(Guard("python", X, PythonFact(lambda v: 1 // 0, "raises")), 1)
+
+
+def test_reentrant_and_concurrent_checks():
+    fn = make_function()
+    box = []
+    guard = Guard(
+        "python",
+        AttrSource(X, "a"),
+        PythonFact(lambda v: box[0].failed((Plain(a=v + 1), None), fn) is None if v < 30 else True, "again"),
+    )
+    box.append(compile_guards([guard, Guard("int_in", AttrSource(X, "a"), (0, 30))], fn.__code__))
+    assert box[0].failed((Plain(a=0), None), fn) is None
+    assert box[0].failed((Plain(a=31), None), fn) == 1
+
+
+def test_unknown_names_are_refused():
+    code = make_function().__code__
+    for guard in (
+        Guard("is", LocalSource("nobody"), 1),
+        Guard("is", CellSource("nobody"), 1),
+        Guard("mode", None, ("nobody", 1)),
+    ):
+        with pytest.raises(KeyError):
+            compile_guards([guard], code)
+    with pytest.raises(TypeError):
+        compile_guards([Guard("is", None, 1)], code)
+
+
+def test_long_paths():
+    source, value = X, 3
+    for _ in range(150):
+        source, value = ItemSource(source, 0), [value]
+    fn = make_function()
+    assert compile_guards([Guard("equals", source, 3)], fn.__code__).failed((value, None), fn) is None
+
+
+# -- tensors ---------------------------------------------------------------------------------------------------------
+@pytest.fixture(params=[True, False], ids=["c-abi", "attributes"])
+def binding(request):
+    """Tensor facts read through the C ABI, and by attribute."""
+    torch_facts.ensure_bound()
+    assert torch_facts.bind(request.param) is request.param
+    yield request.param
+    torch_facts.bind()
+
+
+def facts_of(tensor, **changes):
+    fields = {
+        "cls": type(tensor),
+        "dtype": tensor.dtype,
+        "device": tensor.device,
+        "requires_grad": tensor.requires_grad,
+        "sizes": tuple(tensor.shape),
+        "strides": tensor.stride() if tensor.layout == torch.strided else None,
+    }
+    return TensorFacts(**{**fields, **changes})
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+BASE = torch.zeros(2, 3)
+
+
+@pytest.mark.parametrize(
+    "other,text",
+    [
+        (torch.zeros(2, 4), "size mismatch at dimension 1: expected 3, got 4"),
+        (torch.zeros(3, 2).t(), "stride mismatch at dimension 0: expected 3, got 1"),
+        (torch.zeros(2, 3, 1), "rank mismatch: expected 2, got 3"),
+        (torch.zeros(2, 3, dtype=torch.float64), "dtype mismatch: expected torch.float32, got torch.float64"),
+        (torch.zeros(2, 3, device="meta"), "device type mismatch: expected cpu, got meta"),
+        (torch.zeros(2, 3, requires_grad=True), "requires_grad mismatch: expected False, got True"),
+        (torch.nn.Parameter(torch.zeros(2, 3), requires_grad=False), "its type is Parameter"),
+        (torch.zeros(2, 3).as_subclass(Sub), "its type is Sub"),
+        (torch.zeros(2, 3).to_sparse(), "layout mismatch"),
+        (3, "its type is int"),
+        (None, "its type is NoneType"),
+    ],
+)
+def test_tensor_facts(binding, other, text):
+    guard = Guard("tensor", X, facts_of(BASE))
+    assert holds(guard, torch.ones(2, 3))
+    assert text in reason(guard, other)
+
+
+def test_tensor_with_free_extents(binding):
+    guard = Guard("tensor", X, facts_of(BASE, sizes=(None, 3), strides=(3, None)))
+    assert holds(guard, torch.zeros(7, 3)) and not holds(guard, torch.zeros(7, 4)) and not holds(guard, torch.zeros(3))
+    unstrided = Guard("tensor", X, facts_of(BASE, strides=None))
+    assert holds(unstrided, torch.zeros(3, 2).t()) and holds(unstrided, torch.zeros(2, 3).to_sparse())
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.float8_e5m2]
+)
+def test_tensor_dtypes(binding, dtype):
+    guard = Guard("tensor", X, facts_of(torch.zeros(2, dtype=dtype)))
+    assert holds(guard, torch.empty(2, dtype=dtype)) and not holds(guard, torch.empty(2, dtype=torch.int16))
+
+
+def test_other_tensors_hold_their_own_facts(binding):
+    for tensor in (
+        torch.nn.Parameter(torch.zeros(2)),
+        torch.zeros(2).as_subclass(Sub),
+        torch.tensor(3),
+        torch.zeros(0, 4),
+        torch.zeros(2, device="meta"),
+        torch.nn.Buffer(torch.ones(3)),
+        torch.zeros(2, requires_grad=True) * 2,
+    ):
+        assert holds(Guard("tensor", X, facts_of(tensor)), tensor), tensor
+
+
+def test_dispatch_keys(binding):
+    from triptych_dynamo._torch_compat import dispatch_keys
+
+    tensor = torch.zeros(2, dtype=torch.complex64)
+    guard = Guard("tensor", X, facts_of(tensor, dispatch_keys=dispatch_keys(tensor)))
+    assert holds(guard, torch.ones(2, dtype=torch.complex64))
+    assert "dispatch key" in reason(guard, tensor.conj())
+
+
+def test_grad_source():
+    leaf = torch.zeros(2, requires_grad=True)
+    guard = Guard("is", GradSource(X), None)
+    assert holds(guard, leaf)
+    leaf.sum().backward()
+    assert reason(guard, leaf)
+
+
+def test_integer_sources(binding):
+    tensor = torch.zeros(4, 6)[1:, ::2]
+    for source, value in (
+        (TensorSizeSource(X, 0), 3),
+        (TensorSizeSource(X, 1), 3),
+        (TensorStrideSource(X, 1), 2),
+        (TensorOffsetSource(X), 6),
+    ):
+        assert holds(Guard("equals", source, value), tensor)
+        assert reason(Guard("equals", source, value + 1), tensor)
+        assert holds(Guard("int_in", source, (2, None)), tensor) and not holds(Guard("int_in", source, (7, 9)), tensor)
+    assert reason(Guard("equals", TensorSizeSource(X, 5), 3), tensor)
+    assert reason(Guard("equals", TensorSizeSource(X, 0), 3), "no tensor")
+
+
+def test_no_overlap(binding):
+    base = torch.zeros(10)
+    guard = Guard("no_overlap", None, (X, Y))
+    assert holds(guard, base[:5], base[5:]) and holds(guard, base, torch.zeros(3)) and holds(guard, base, base[3:3])
+    assert "do" in reason(guard, base[:6], base[5:]) and reason(guard, base, base)
+    many = Guard("no_overlap", None, tuple(ItemSource(X, i) for i in range(40)))
+    pieces = list(torch.zeros(40, 2))
+    assert holds(many, pieces) and not holds(many, [*pieces[:-1], pieces[0]])
+
+
+# -- modes -----------------------------------------------------------------------------------------------------------
+@contextlib.contextmanager
+def autocast_switch(device):
+    """Autocast of a device that need not be there."""
+    torch.set_autocast_enabled(device, True)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(device, False)
+
+
+@pytest.mark.parametrize(
+    "name,expected,enter",
+    [
+        ("grad_mode", True, torch.no_grad),
+        ("inference_mode", False, torch.inference_mode),
+        ("autocast_cpu", False, lambda: torch.autocast("cpu")),
+        ("autocast_cuda", False, lambda: autocast_switch("cuda")),
+        ("autocast_cpu_dtype", torch.bfloat16, lambda: torch.autocast("cpu", dtype=torch.float16)),
+        ("default_device", torch.device("cpu"), lambda: torch.device("meta")),
+    ],
+)
+def test_modes(binding, name, expected, enter):
+    guard = Guard("mode", None, (name, expected))
+    assert holds(guard, 0)
+    with enter():
+        assert f"{name} is" in reason(guard, 0)
+        other = Guard("mode", None, (name, not expected if isinstance(expected, bool) else 0))
+        assert holds(other, 0) == isinstance(expected, bool)
+    assert holds(guard, 0)
+
+
+def test_process_wide_modes(binding):
+    dtype, deterministic = (
+        Guard("mode", None, ("default_dtype", torch.float32)),
+        Guard("mode", None, ("deterministic", False)),
+    )
+    assert holds([dtype, deterministic], 0)
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert reason(dtype, 0) and reason(deterministic, 0)
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+
+
+def test_autocast_of_one_device_only():
+    off = [Guard("mode", None, ("autocast_cpu", False)), Guard("mode", None, ("grad_mode", True))]
+    with autocast_switch("cuda"):
+        assert holds(off, 0)
+    with torch.autocast("cpu"):
+        assert not holds(off, 0)
+        assert holds(Guard("mode", None, ("autocast_cpu", True)), 0)
