@@ -88,7 +88,11 @@ def _name_of(model: Any) -> str:
 def _optimizer(settings: Settings, report: Report) -> Callable[[Any], Any]:
     """What makes a compiled callable of a function or a bound method."""
     optimize = triptych_dynamo.optimize(
-        backends.resolve(settings, report), fullgraph=settings.fullgraph, dynamic=settings.dynamic
+        backends.resolve(settings, report),
+        fullgraph=settings.fullgraph,
+        dynamic=settings.dynamic,
+        recompile_limit=settings.recompile_limit,
+        hooks=triptych_dynamo.Hooks(on_break=lambda reason: report.breaks.append(str(reason))),
     )
 
     def make(fn: Any) -> Any:

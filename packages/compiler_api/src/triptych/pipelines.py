@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -138,8 +137,8 @@ class _Generator:
 def _facts(made: triptych_inductor.CompiledGraph) -> dict[str, Any]:
     """What a report keeps of a compiled graph."""
     return {
-        "kernels": tuple(str(getattr(kernel, "name", kernel)) for kernel in made.kernels),
-        "fallbacks": tuple(Counter(map(str, made.fallbacks)).items()),
+        "kernels": tuple(kernel.name for kernel in made.kernels),
+        "fallbacks": tuple(made.fallbacks.items()),
         "source": str(made.source),
     }
 
