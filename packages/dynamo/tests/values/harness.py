@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -40,7 +40,7 @@ def assert_same(got: Any, expected: Any) -> None:
             assert_same(a, b)
     if isinstance(expected, torch.nn.Module):
         assert_same(got.state_dict(), expected.state_dict())
-    if hasattr(expected, "__dict__") and not callable(expected):
+    if hasattr(expected, "__dict__") and not isinstance(expected, (type, FunctionType, MethodType)):
         assert_same(vars(got), vars(expected))
     elif not isinstance(expected, (dict, list, tuple, deque)) and type(expected).__eq__ is not object.__eq__:
         assert got == expected
@@ -63,6 +63,7 @@ def check(fn: FunctionType, *args: Any, calls: int = 2, **kwargs: Any) -> Any:
         assert_same(got[1], expected[1])
         assert_same(traced_args, eager_args)
         assert_same(traced_kwargs, eager_kwargs)
+        assert compiled.entries or expected[0] == "error", "the trace raised where eager does not"
     return compiled
 
 

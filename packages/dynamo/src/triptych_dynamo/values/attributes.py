@@ -20,23 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.common import ABSENT, lookup
 from triptych_dynamo.values.functions import MethodValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
-ABSENT = object()
 _TRUSTED = frozenset({"torch", "builtins", *sys.stdlib_module_names})
-
-
-def lookup(cls: type, name: str) -> tuple[type, Any]:
-    """The class of `cls.__mro__` that defines `name` and what its dictionary holds; (cls, ABSENT) when none does."""
-    for base in type.__getattribute__(cls, "__mro__"):
-        found = type.__getattribute__(base, "__dict__").get(name, ABSENT)
-        if found is not ABSENT:
-            return base, found
-    return cls, ABSENT
 
 
 def defines(cls: type, name: str) -> Any:

@@ -13,7 +13,7 @@ from triptych_dynamo.sources import PinnedSource
 from triptych_dynamo.values import attributes, iterators, operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, call_pure
-from triptych_dynamo.values.common import fold, is_constant_equal, is_scalar, none, type_name
+from triptych_dynamo.values.common import fold, is_constant_equal, is_scalar, none, supports, type_name
 from triptych_dynamo.values.sequences import ListValue, TupleValue, sort_values
 from triptych_dynamo.values.symbolic import SymbolicValue
 from triptych_dynamo.values.tensor import TensorValue
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def _len(tx: Frame, value: Value, /) -> Value:
     if is_scalar(value):
         return fold(tx, len, [value.as_constant()])
-    if not hasattr(value.python_type(), "__len__"):
+    if not supports(value, "__len__"):
         return tx.raise_python(TypeError, f"object of type '{type_name(value)}' has no len()")
     return value.call_method(tx, "__len__", [], {})
 
@@ -121,7 +121,7 @@ def _issubclass(tx: Frame, cls: Value, classes: Value, /) -> Value:
 
 @builtin(callable)
 def _callable(tx: Frame, value: Value, /) -> Value:
-    return tx.constant(hasattr(value.python_type(), "__call__"))
+    return tx.constant(supports(value, "__call__"))
 
 
 @builtin(iter)
@@ -189,10 +189,10 @@ def _abs(tx: Frame, value: Value, /) -> Value:
 @builtin(round)
 def _round(tx: Frame, value: Value, digits: Value | None = None) -> Value:
     extra = [] if digits is None or is_constant_equal(digits, None) else [digits]
-    if isinstance(value, TensorValue):
-        return tx.call_graph("round", [value], {"decimals": extra[0]} if extra else {})
     if is_scalar(value) or isinstance(value, SymbolicValue):
         return call_pure(tx, round, [value, *extra], {})
+    if not supports(value, "__round__"):
+        return tx.raise_python(TypeError, f"type {type_name(value)} doesn't define __round__ method")
     return value.call_method(tx, "__round__", extra, {})
 
 
@@ -200,7 +200,7 @@ def _round(tx: Frame, value: Value, digits: Value | None = None) -> Value:
 def _divmod(tx: Frame, left: Value, right: Value, /) -> Value:
     if is_scalar(left) and is_scalar(right):
         return fold(tx, divmod, [left.as_constant(), right.as_constant()])
-    if hasattr(left.python_type(), "__divmod__") and not operators.in_graph(left):
+    if supports(left, "__divmod__") and not operators.in_graph(left):
         return left.call_method(tx, "__divmod__", [right], {})
     return tx.call(tx.wrap(reductions.divmod_, None), [left, right], {})
 
@@ -270,11 +270,6 @@ def _globals(tx: Frame) -> Value:
 @builtin(locals)
 def _locals(tx: Frame) -> Value:
     return tx.unsupported("call", "locals()")
-
-
-@builtin(id)
-def _id(tx: Frame, value: Value, /) -> Value:
-    return tx.unsupported("call", "id(): the address of an object is not known while tracing")
 
 
 @builtin(print, input, open, breakpoint)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.polyfills import MODELS
 from triptych_dynamo.sources import AttrSource, PinnedSource, Source
-from triptych_dynamo.values import attributes, instances
-from triptych_dynamo.values.attributes import ABSENT, lookup
+from triptych_dynamo.values import attributes, instances, objects
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import fold, none
+from triptych_dynamo.values.common import ABSENT, fold, lookup, none
 from triptych_dynamo.values.functions import MethodValue
 from triptych_dynamo.values.registry import wraps, wraps_if
 
@@ -271,8 +270,21 @@ class StaticObjectValue(Value):
         found = getattr(self.obj, name)
         return tx.wrap(found, None)
 
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """A subscripted generic makes an instance of its origin, which remembers it."""
+        origin = getattr(self.obj, "__origin__", None)
+        if not isinstance(origin, type):
+            return super().call(tx, args, kwargs)
+        result = tx.call(tx.wrap(origin, None), args, kwargs)
+        if isinstance(result, objects.ObjectValue) and result.fields is not None:
+            result.set_attr(tx, "__orig_class__", self)
+        return result
+
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return tx.call(self.get_attr(tx, name), args, kwargs)
+        if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
+            return tx.call(self.get_attr(tx, name), args, kwargs)
+        named = {key: arg.as_constant() for key, arg in kwargs.items()}
+        return fold(tx, getattr(self.obj, name), [arg.as_constant() for arg in args], named)
 
     def reconstruct(self, cg: Writer) -> None:
         cg.load_object(self.obj)

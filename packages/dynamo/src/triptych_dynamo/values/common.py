@@ -33,6 +33,24 @@ class Unread:
         return self.tx.wrap(self.obj, self.source)
 
 
+ABSENT = object()
+
+
+def lookup(cls: type, name: str) -> tuple[type, Any]:
+    """The class of `cls.__mro__` that defines `name` and what its dictionary holds; (cls, ABSENT) when none does."""
+    for base in type.__getattribute__(cls, "__mro__"):
+        found = type.__getattribute__(base, "__dict__").get(name, ABSENT)
+        if found is not ABSENT:
+            return base, found
+    return cls, ABSENT
+
+
+def supports(value: Value, method: str) -> bool:
+    """Whether the value's class (not its metaclass) has the special method; `method = None` in a class takes it away."""
+    found = lookup(value.python_type(), method)[1]
+    return found is not ABSENT and found is not None
+
+
 def is_scalar(value: Value) -> bool:
     """Whether `value` is an immutable constant (number, string, None, dtype ...), so that C functions may be run on it."""
     return isinstance(value, ConstantValue)
@@ -71,7 +89,7 @@ def constant_of(tx: Frame, value: Value, purpose: str) -> Any:
 
 def index_of(tx: Frame, value: Value, purpose: str = "an index") -> int:
     """`operator.index(value)` as a Python int; raises the traced TypeError where it has none."""
-    if not is_scalar(value) and not hasattr(value, "specialize") and hasattr(value.python_type(), "__index__"):
+    if not is_scalar(value) and not hasattr(value, "specialize") and supports(value, "__index__"):
         value = value.call_method(tx, "__index__", [], {})
     obj = constant_of(tx, value, purpose)
     if not hasattr(type(obj), "__index__"):

@@ -13,7 +13,7 @@ from triptych_dynamo.values import instances, iterators, operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import call_pure
 from triptych_dynamo.values.classes import ClassValue, class_method, constructs
-from triptych_dynamo.values.common import index_of, is_scalar, type_name
+from triptych_dynamo.values.common import index_of, is_scalar, supports, type_name
 from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.objects import ObjectValue
 from triptych_dynamo.values.ranges import make_range, make_slice
@@ -41,7 +41,7 @@ def _number(cls: type, method: str, symbolic: Any) -> None:
         if isinstance(value, TensorValue):
             return value.call_method(tx, method, [], {})
         for candidate in (method, "__index__", "__trunc__"):
-            if hasattr(value.python_type(), candidate):
+            if supports(value, candidate):
                 return value.call_method(tx, candidate, [], {})
         return tx.raise_python(
             TypeError, f"{cls.__name__}() argument must be a string or a real number, not '{type_name(value)}'"
@@ -187,9 +187,9 @@ def _reversed(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
     if is_scalar(value):
         return iterators.SnapshotIterator(list(value.iterate(tx))[::-1], reversed)
     cls = value.python_type()
-    if getattr(cls, "__reversed__", None) is not None:
+    if supports(value, "__reversed__"):
         return value.call_method(tx, "__reversed__", [], {})
-    if not (hasattr(cls, "__len__") and hasattr(cls, "__getitem__")):
+    if not (supports(value, "__len__") and supports(value, "__getitem__")):
         return tx.raise_python(TypeError, f"'{cls.__name__}' object is not reversible")
     length = index_of(tx, value.call_method(tx, "__len__", [], {}))
     items = [value.call_method(tx, "__getitem__", [tx.constant(index)], {}) for index in range(length - 1, -1, -1)]

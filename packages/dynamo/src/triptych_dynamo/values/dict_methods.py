@@ -12,7 +12,7 @@ from triptych_dynamo.sources import Source
 from triptych_dynamo.values import iterators, operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
-from triptych_dynamo.values.common import is_constant_equal, none
+from triptych_dynamo.values.common import is_constant_equal, none, supports
 from triptych_dynamo.values.mappings import DICT, DictValue, Entry, fill
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.sequences import TupleValue
@@ -165,7 +165,7 @@ def _update_from(target: Value, tx: Frame, other: Value) -> None:
         for entry in other.all_entries(tx):
             store(target, tx, entry.key, entry.value)
         return
-    if hasattr(other.python_type(), "keys"):
+    if supports(other, "keys"):
         for key in iterators.items_of(tx, other.call_method(tx, "keys", [], {})):
             store(target, tx, key, operators.get_item(tx, other, key))
         return
@@ -267,7 +267,7 @@ class DictViewValue(Value):
     def get_attr(self, tx: Frame, name: str) -> Value:
         if name == "mapping":
             return MappingProxyValue(self.mapping.this)
-        return BuiltinMethodValue(self, name) if hasattr(self.python_type(), name) else super().get_attr(tx, name)
+        return BuiltinMethodValue(self, name) if supports(self, name) else super().get_attr(tx, name)
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in ("__iter__", "__reversed__"):

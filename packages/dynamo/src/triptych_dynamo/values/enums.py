@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import Source
 from triptych_dynamo.values import attributes
-from triptych_dynamo.values.attributes import ABSENT, lookup
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.builtin_functions import call_pure
 from triptych_dynamo.values.classes import ClassValue, StaticObjectValue
-from triptych_dynamo.values.common import fold
+from triptych_dynamo.values.common import ABSENT, fold, lookup
 from triptych_dynamo.values.pure import is_frozen
 from triptych_dynamo.values.registry import wraps_if
 

@@ -72,16 +72,35 @@ class ExceptionValue(Value):
             return ConstantValue(None)
         return super().call_method(tx, name, args, kwargs)
 
+    def call_c_method(self, tx: Frame, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Methods that exception classes inherit from C."""
+        if name == "__init__":
+            self.args = list(args)
+            self.attributes.update(kwargs)
+            return ConstantValue(None)
+        if name in ("__str__", "__repr__"):
+            return ConstantValue(getattr(cls, name)(self.as_exception(tx)))
+        if name == "__setattr__":
+            self.set_attr(tx, args[0].as_constant(), args[1])
+            return ConstantValue(None)
+        if name == "__getattribute__":
+            return self.get_attr(tx, args[0].as_constant())
+        if name in ("with_traceback", "add_note"):
+            return self.call_method(tx, name, args, kwargs)
+        return tx.unsupported("call", f"{cls.__qualname__}.{name} of an exception")
+
     def as_exception(self, tx: Frame) -> BaseException:
         """A real exception of constant arguments, to read its text."""
         plain = [arg.as_constant() if arg.is_constant() else tx.unsupported("call", f"text of {self!r}") for arg in self.args]
-        return self.exc_type(*plain)
+        return self.exc_type.__new__(self.exc_type, *plain)
 
     def reconstruct(self, cg: Writer) -> None:
+        """Made by `__new__`, which keeps the arguments: `__init__` ran in the trace."""
+        cg.load_object(self.exc_type.__new__)
         cg.load_object(self.exc_type)
         for arg in self.args:
             cg.load(arg)
-        cg.call(len(self.args))
+        cg.call(1 + len(self.args))
         for name, value in self.attributes.items():
             if name not in _SPECIAL:
                 cg.copy()

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import Source
 from triptych_dynamo.values import attributes, dict_methods, iterators, mappings, objects, sequences, sets
-from triptych_dynamo.values.attributes import lookup
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import constant_of
+from triptych_dynamo.values.common import constant_of, lookup
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.exceptions import ExceptionValue
 

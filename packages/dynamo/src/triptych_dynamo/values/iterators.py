@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from triptych_dynamo.polyfills import iteration
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
-from triptych_dynamo.values.common import constant_of, type_name
+from triptych_dynamo.values.common import constant_of, supports, type_name
 from triptych_dynamo.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -289,14 +289,13 @@ def get_iter(tx: Frame, value: Value) -> Value:
     """`iter(value)`: its `__iter__`, else its `__getitem__` from 0 on; raises the traced TypeError when it has neither."""
     if isinstance(value, IteratorValue):
         return value
-    cls = value.python_type()
     if isinstance(value, TensorValue):
         return SnapshotIterator(list(value.iterate(tx)), type(iter(())))
     if value.is_constant() and isinstance(value.as_constant(), (str, bytes)):
         return SnapshotIterator(list(value.iterate(tx)), type(iter(value.as_constant())))
-    if getattr(cls, "__iter__", None) is not None:
+    if supports(value, "__iter__"):
         return value.call_method(tx, "__iter__", [], {})
-    if hasattr(cls, "__getitem__") and not hasattr(cls, "keys"):
+    if supports(value, "__getitem__") and not supports(value, "keys"):
         return tx.call(tx.wrap(iteration.iter_by_index, None), [value], {})
     return tx.raise_python(TypeError, f"'{type_name(value)}' object is not iterable")
 
@@ -304,7 +303,7 @@ def get_iter(tx: Frame, value: Value) -> Value:
 def next_item(tx: Frame, iterator: Value) -> Value | None:
     """One step of any iterator: the next value, or None when it is exhausted."""
     step = getattr(iterator, "next_item", None)
-    if step is None or not hasattr(iterator.python_type(), "__next__"):
+    if step is None or not supports(iterator, "__next__"):
         return tx.raise_python(TypeError, f"'{type_name(iterator)}' object is not an iterator")
     return step(tx)  # type: ignore[no-any-return]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.values.base import Value
@@ -69,12 +70,25 @@ def _hash(self: Any, tx: Frame) -> Value:
 
 @OBJECT("__repr__", "__str__")
 def _repr(self: Any, tx: Frame) -> Value:
-    own = self.call_method(tx, "__repr__", [], {}) if _has_own_repr(self) else None
-    return own if own is not None else tx.unsupported("call", f"the text of a {self.cls.__name__} contains its address")
+    if not has_own(self.cls, "__repr__"):
+        return tx.unsupported("call", f"the text of a {self.cls.__name__} contains its address")
+    return self.call_method(tx, "__repr__", [], {})  # type: ignore[no-any-return]
 
 
-def _has_own_repr(self: Any) -> bool:
-    return any("__repr__" in vars(base) for base in self.cls.__mro__ if base is not object)
+@OBJECT("__reduce_ex__", "__reduce__")
+def _reduce(self: Any, tx: Frame, protocol: Value | None = None) -> Value:
+    """What `copy` asks for: the class, and the state as `object.__reduce_ex__` gives it for plain instances."""
+    custom = [name for name in ("__getstate__", "__getnewargs_ex__", "__getnewargs__") if has_own(self.cls, name)]
+    if custom or self.storage is not None or self.slots or self.fields is None:
+        return tx.unsupported("call", f"copying an instance of {self.cls.__qualname__}")
+    state = self.fields.call_method(tx, "copy", [], {}) if self.fields.truth(tx) else none(tx)
+    parts = [tx.wrap(copyreg.__newobj__, None), tx.trace.make_tuple([tx.wrap(self.cls, None)]), state]  # type: ignore[attr-defined]
+    return tx.trace.make_tuple(parts)
+
+
+def has_own(cls: type, name: str) -> bool:
+    """Whether a class below `object` defines the method."""
+    return any(name in vars(base) for base in cls.__mro__ if base is not object)
 
 
 @OBJECT("__format__")

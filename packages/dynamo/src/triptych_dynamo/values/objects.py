@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from triptych_dynamo.errors import TracedException
 from triptych_dynamo.sources import AttrSource, InstanceDictSource, Source
 from triptych_dynamo.values import attributes, instances, iterators, mappings
-from triptych_dynamo.values.attributes import ABSENT, lookup
 from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.common import ABSENT, lookup
 from triptych_dynamo.values.object_methods import OBJECT
 from triptych_dynamo.values.registry import wraps_if
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.polyfills import reductions
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import fold, index_of, is_not_implemented, is_scalar, type_name
+from triptych_dynamo.values.common import fold, index_of, is_not_implemented, is_scalar, supports, type_name
 from triptych_dynamo.values.symbolic import SymbolicValue
 from triptych_dynamo.values.tensor import TensorValue
 
@@ -104,15 +104,20 @@ def in_graph(value: Value) -> bool:
 def _graph_operands(left: Value, right: Value) -> bool:
     """Whether the expression is a graph node: one operand in the graph, the other there too or a constant."""
     if in_graph(left):
-        return in_graph(right) or is_scalar(right)
-    return in_graph(right) and is_scalar(left)
+        return in_graph(right) or is_number(right)
+    return in_graph(right) and is_number(left)
+
+
+def is_number(value: Value) -> bool:
+    """Whether the value is a scalar constant or a member of a numeric enumeration."""
+    return is_scalar(value) or (value.is_constant() and isinstance(value.as_constant(), (int, float)))
 
 
 def _special(tx: Frame, value: Value, method: str, arg: Value) -> Value:
     """`type(value).method(value, arg)`, the constant NotImplemented where the type has no such method."""
-    if in_graph(value) and not (in_graph(arg) or is_scalar(arg)):
+    if in_graph(value) and not (in_graph(arg) or is_number(arg)):
         return tx.constant(NotImplemented)
-    if not hasattr(value.python_type(), method):
+    if not supports(value, method):
         return tx.constant(NotImplemented)
     return value.call_method(tx, method, [arg], {})
 
@@ -163,10 +168,19 @@ def _binary_by_methods(tx: Frame, row: BinaryOperator, left: Value, right: Value
     result = _dispatch(tx, left, right, row.method, row.reflected)
     if not is_not_implemented(result):
         return result
-    return tx.raise_python(
-        TypeError,
-        f"unsupported operand type(s) for {symbol}: '{type_name(left)}' and '{type_name(right)}'",
-    )
+    return tx.raise_python(TypeError, _operand_error(symbol, left, right))
+
+
+def _operand_error(symbol: str, left: Value, right: Value) -> str:
+    """The text of the TypeError; sequences have texts of their own for `+` and `*`."""
+    kind = next((cls for cls in (list, tuple, str, bytes) if issubclass(left.python_type(), cls)), None)
+    if kind is not None and symbol == "+":
+        if kind is str:
+            return f'can only concatenate str (not "{type_name(right)}") to str'
+        return f'can only concatenate {kind.__name__} (not "{type_name(right)}") to {kind.__name__}'
+    if kind is not None and symbol == "*":
+        return f"can't multiply sequence by non-int of type '{type_name(right)}'"
+    return f"unsupported operand type(s) for {symbol}: '{type_name(left)}' and '{type_name(right)}'"
 
 
 def compare(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
@@ -222,7 +236,7 @@ def unary(tx: Frame, symbol: str, value: Value) -> Value:
         return fold(tx, function, [value.as_constant()])
     if in_graph(value):
         return tx.call_graph(function, [value])
-    if hasattr(value.python_type(), method):
+    if supports(value, method):
         return value.call_method(tx, method, [], {})
     return tx.raise_python(TypeError, f"bad operand type for unary {symbol}: '{type_name(value)}'")
 
@@ -233,8 +247,7 @@ def contains(tx: Frame, item: Value, container: Value) -> Value:
         return fold(tx, operator.contains, [container.as_constant(), item.as_constant()])
     if isinstance(container, TensorValue):
         return tx.unsupported("data-dependent", "`in` of a tensor")
-    cls = container.python_type()
-    if getattr(cls, "__contains__", None) is not None:
+    if supports(container, "__contains__"):
         result = container.call_method(tx, "__contains__", [item], {})
         return result if in_graph(result) else tx.constant(result.truth(tx))
     return tx.call(tx.wrap(reductions.contains, None), [container, item], {})
@@ -248,7 +261,7 @@ def get_item(tx: Frame, container: Value, key: Value) -> Value:
         key_object = index_of(tx, key) if hasattr(key, "specialize") else None
         if key_object is not None or key.is_constant():
             return fold(tx, operator.getitem, [container.as_constant(), key.as_constant() if key_object is None else key_object])
-    if not hasattr(container.python_type(), "__getitem__"):
+    if not supports(container, "__getitem__"):
         return container.call_method(tx, "__class_getitem__", [key], {})
     return container.call_method(tx, "__getitem__", [key], {})
 
@@ -258,13 +271,13 @@ def set_item(tx: Frame, container: Value, key: Value, item: Value) -> None:
     if isinstance(container, TensorValue):
         tx.call_graph(operator.setitem, [container, key, item])
         return
-    if not hasattr(container.python_type(), "__setitem__"):
+    if not supports(container, "__setitem__"):
         tx.raise_python(TypeError, f"'{type_name(container)}' object does not support item assignment")
     container.call_method(tx, "__setitem__", [key, item], {})
 
 
 def del_item(tx: Frame, container: Value, key: Value) -> None:
     """`del container[key]`."""
-    if not hasattr(container.python_type(), "__delitem__"):
+    if not supports(container, "__delitem__"):
         tx.raise_python(TypeError, f"'{type_name(container)}' object doesn't support item deletion")
     container.call_method(tx, "__delitem__", [key], {})

@@ -6,9 +6,9 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from triptych_dynamo.values import attributes
-from triptych_dynamo.values.attributes import ABSENT
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.classes import ClassValue, constructs
+from triptych_dynamo.values.common import ABSENT
 from triptych_dynamo.values.functions import MethodValue
 
 if TYPE_CHECKING:
