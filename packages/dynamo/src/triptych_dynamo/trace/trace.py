@@ -62,7 +62,7 @@ class Trace:
         self.steps = 0  # root instructions run so far
         self.open_modes: list[tuple[Callable[[Any], None], Any]] = []  # (exit, token) of modes entered for real
         self._wrapped: dict[int, tuple[Any, Value]] = {}
-        self._by_source: dict[Source, Any] = {}
+        self._by_source: tuple[int, dict[Source, Any]] = (0, {})  # made when first asked for
 
     # -- the current trace -----------------------------------------------------------------------------------------------
     @staticmethod
@@ -134,9 +134,11 @@ class Trace:
 
     def object_at(self, source: Source) -> Any:
         """The real object that was wrapped at `source` during this trace, or None."""
-        if len(self._by_source) != len(self._wrapped):
-            self._by_source = {value.source: obj for obj, value in self._wrapped.values() if value.source is not None}
-        return self._by_source.get(source)
+        count, known = self._by_source
+        if count != len(self._wrapped):
+            known = {value.source: obj for obj, value in self._wrapped.values() if value.source is not None}
+            self._by_source = (len(self._wrapped), known)
+        return known.get(source)
 
     def wrapped_values(self) -> list[tuple[Any, Value]]:
         """Every wrapped object with its value."""
