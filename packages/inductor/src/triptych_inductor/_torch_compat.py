@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table as decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
 from torch.utils._sympy.functions import FloorDiv as FloorDiv
@@ -30,3 +31,13 @@ def detect_fake_mode(values: Iterable[Any]) -> FakeTensorMode | None:
         if isinstance(value, FakeTensor):
             return value.fake_mode
     return None
+
+
+def get_decompositions(packets: Any) -> dict[Any, Any]:
+    """torch's decompositions of these ops, by overload; ops without one are left out."""
+    wanted = set(packets)
+    return {
+        target: rule
+        for target, rule in decomposition_table.items()
+        if isinstance(target, torch._ops.OpOverload) and target.overloadpacket in wanted
+    }

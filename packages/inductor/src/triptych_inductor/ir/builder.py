@@ -35,8 +35,9 @@ READ_LIMIT = 12
 class Builder:
     """Grows an `IRGraph`. Lowering functions see it as `ctx.builder`."""
 
-    def __init__(self, graph: IRGraph) -> None:
+    def __init__(self, graph: IRGraph, exact: bool = False) -> None:
         self.graph = graph
+        self.exact = exact  # round half types after each op, as eager does
         self.dtypes: dict[str, torch.dtype] = {}
         self.origin: tuple[str, ...] = ()
         self._counts: dict[str, int] = {}

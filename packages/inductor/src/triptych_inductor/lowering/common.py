@@ -14,7 +14,7 @@ from triptych_inductor.ir.index import Index
 from triptych_inductor.ir.tensors import Indices, LazyTensor, compute_dtype
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.handlers import Value
-from triptych_inductor.loops.table import FLOAT, OPS
+from triptych_inductor.loops.table import FLOAT, HALF, OPS
 
 Scalar = Any  # bool | int | float | sympy.Expr
 Operand = Any  # LazyTensor | Scalar
@@ -151,9 +151,11 @@ def pointwise(
     final = compute_dtype(dtype)
     tensors = [o for o in spread if isinstance(o, LazyTensor)]
     first = tensors[0]
+    rounded = first.builder.exact and dtype in HALF
 
     def recipe(indices: Indices) -> Value:
-        return ops.cast(fn(*[load(o, indices, working) for o in spread]), final)
+        value = fn(*[load(o, indices, working) for o in spread])
+        return ops.cast(ops.cast(value, dtype) if rounded else value, final)
 
     device = next((t.device for t in tensors if t.ndim and t.device.type != "cpu"), first.device)
     return LazyTensor(first.builder, first.size, dtype, device, recipe, parents=tensors, weight=weight)

@@ -39,7 +39,7 @@ class GraphLowering:
         self.gm = gm
         self.options = options
         self.graph = IRGraph()
-        self.builder = Builder(self.graph)
+        self.builder = Builder(self.graph, options.exact)
         self.env: dict[FxNode, Any] = {}
 
     def run(self) -> IRGraph:

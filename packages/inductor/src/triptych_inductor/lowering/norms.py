@@ -6,6 +6,7 @@ needed by more than one pass are realised (the scheduler keeps them in the kerne
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -82,7 +83,8 @@ def _inverse_deviation(m2: LazyTensor, count: Extent, eps: float) -> LazyTensor:
     return rstd
 
 
-def _affine(ctx: Context, x: LazyTensor, center: LazyTensor, rstd: LazyTensor, weight: Any, bias: Any, dtype: torch.dtype) -> LazyTensor:
+def affine(x: LazyTensor, center: LazyTensor, rstd: LazyTensor, weight: Any, bias: Any, dtype: torch.dtype) -> LazyTensor:
+    """`(x - center) * rstd`, scaled and shifted by what is given."""
     acc = compute_dtype(dtype)
     if weight is not None and bias is not None:
         fn = formula(lambda v, m, r, w, b: (v - m) * r * w + b)
@@ -105,7 +107,7 @@ def native_layer_norm(
         return NotImplemented
     center, m2 = moments(x, dims, keepdim=True, row=True)
     rstd = _inverse_deviation(m2, count, eps)
-    result = _affine(ctx, x, center, rstd, weight, bias, output.dtype)
+    result = affine(x, center, rstd, weight, bias, output.dtype)
     return result, to_dtype(center, mean_.dtype), to_dtype(rstd, rstd_.dtype)
 
 
@@ -161,7 +163,7 @@ def native_group_norm(
     center, m2 = moments(folded, (2, 3), keepdim=True, row=True)
     rstd = _inverse_deviation(m2, numel_of(folded, (2, 3)), eps)
     channel = [None if p is None else views.reshape(p, (1, groups, c // groups, 1)) for p in (weight, bias)]
-    result = _affine(ctx, folded, center, rstd, channel[0], channel[1], output.dtype)
+    result = affine(folded, center, rstd, channel[0], channel[1], output.dtype)
     small = [views.reshape(t, (n, groups)) for t in (center, rstd)]
     return views.reshape(result, x.size), to_dtype(small[0], mean_.dtype), to_dtype(small[1], rstd_.dtype)
 
@@ -181,3 +183,22 @@ def fused_rms_norm(ctx: Context, x: LazyTensor, shape: list[Extent], weight: Any
     else:
         result = pointwise(formula(lambda v, r, w: v * r * w), x, rstd, weight, dtype=output.dtype, compute=acc, weight=2)
     return result, to_dtype(rstd, rstd_.dtype)
+
+
+@register_lowering(aten._safe_softmax)
+def safe_softmax(ctx: Context, x: LazyTensor, dim: int, dtype: Any = None) -> Any:
+    """Softmax whose rows of nothing but -inf give 0."""
+    source = x if dtype is None else to_dtype(x, dtype)
+    if x.ndim == 0 or x.size[dim] == 0 or not source.dtype.is_floating_point:
+        return NotImplemented
+    dim, acc = dim % x.ndim, compute_dtype(ctx.dtype)
+    top = reduce("max", source, (dim,), acc, True)
+    empty = pointwise(formula(lambda m: m == -math.inf), top, dtype=torch.bool, compute=acc)
+    shift = pointwise(formula(lambda m: f.where(m == -math.inf, 0, m)), top, dtype=acc, compute=acc, weight=2)
+    for small in (empty, shift):
+        ctx.builder.realise(small)
+    powers = _row(lambda v, m: f.exp(v - m), source, shift, dtype=acc, weight=13)
+    ctx.builder.realise(powers, x.stride if x.strided is None else x.strided.stride)
+    total = reduce("sum", powers, (dim,), acc, True)
+    fn = formula(lambda p, s, e: f.where(e != 0, 0, p / s))
+    return pointwise(fn, powers, total, empty, dtype=ctx.dtype, compute=acc, weight=5)

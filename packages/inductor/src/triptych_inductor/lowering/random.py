@@ -46,8 +46,10 @@ def native_dropout(ctx: Context, x: LazyTensor, p: float, train: Any) -> Any:
 
 
 @register_lowering(aten.native_dropout_backward)
-def native_dropout_backward(ctx: Context, grad: LazyTensor, mask: LazyTensor, scale: Any) -> LazyTensor:
+def native_dropout_backward(ctx: Context, grad: LazyTensor, mask: LazyTensor, scale: Any) -> Any:
     acc = compute_dtype(grad.dtype)
+    if not acc.is_floating_point:
+        return NotImplemented
     return pointwise(
         lambda g, m: ops.mul(ops.mul(g, m), constant(scale, acc)), grad, mask, dtype=ctx.dtype, compute=acc, weight=3
     )

@@ -107,6 +107,15 @@ register_lowering(aten.max.dim)(_with_position("max"))
 register_lowering(aten.min.dim)(_with_position("min"))
 
 
+@register_lowering(aten.aminmax)
+def aminmax(ctx: Context, x: LazyTensor, *, dim: Any = None, keepdim: bool = False) -> Any:
+    dims = normalise_dims(dim, x.ndim)
+    if any(x.size[d] == 0 for d in dims):
+        return NotImplemented
+    compute = compute_dtype(x.dtype)
+    return [cast_result(reduce(kind, x, dims, compute, keepdim), x.dtype) for kind in ("min", "max")]
+
+
 def _test(kind: str) -> Any:
     def lowering(ctx: Context, x: LazyTensor, dim: Any = None, keepdim: bool = False) -> LazyTensor:
         truth = pointwise(lambda v: ops.cast(v, torch.bool), x, dtype=torch.bool)

@@ -1,6 +1,7 @@
 """Importing this module fills the lowering table: one import for each family of ops."""
 
 from triptych_inductor.lowering import activations as activations
+from triptych_inductor.lowering import batch_norm as batch_norm
 from triptych_inductor.lowering import creation as creation
 from triptych_inductor.lowering import externs as externs
 from triptych_inductor.lowering import indexing as indexing

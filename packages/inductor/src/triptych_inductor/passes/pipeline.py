@@ -13,8 +13,9 @@ import torch
 from torch.fx import GraphModule
 
 from triptych_inductor.errors import OptionsError
+from triptych_inductor.lowering import table as table
 from triptych_inductor.options import Options
-from triptych_inductor.passes import cleanup
+from triptych_inductor.passes import cleanup, decompose
 
 GraphPass = Callable[[GraphModule], None]
 
@@ -34,6 +35,7 @@ class PassRecord:
 
 PASSES: dict[str, GraphPass] = {
     "remove_dead_code": cleanup.remove_dead_code,
+    "decompose": decompose.decompose,
     "remove_no_ops": cleanup.remove_no_ops,
     "common_subexpressions": cleanup.common_subexpressions,
 }

@@ -50,9 +50,9 @@ def _is_aten(node: Node) -> bool:
 _EPILOGUE = frozenset({aten.copy_.default})
 
 
-def _fake_inputs(example_inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
+def _fake_inputs(example_inputs: Sequence[Any], known: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
     """The inputs as fake tensors of one mode."""
-    mode = detect_fake_mode(example_inputs) or FakeTensorMode(allow_non_fake_inputs=True)
+    mode = detect_fake_mode([*example_inputs, *known]) or FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [
         mode.from_tensor(v, static_shapes=True) if isinstance(v, torch.Tensor) and not isinstance(v, FakeTensor) else v
         for v in example_inputs
@@ -73,14 +73,14 @@ def _retrace(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
 
 
 def _propagate(gm: GraphModule, example_inputs: Sequence[Any]) -> None:
-    """Fake values for all nodes, from the inputs on."""
-    mode, fakes = _fake_inputs(example_inputs)
+    """Fake values for the nodes that lack them, from the inputs on."""
+    mode, fakes = _fake_inputs(example_inputs, [n.meta.get("val") for n in gm.graph.nodes])
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     for node, value in zip(placeholders, fakes, strict=True):
-        node.meta["val"] = value
+        node.meta.setdefault("val", value)
     with mode, torch.no_grad():
         for node in gm.graph.nodes:
-            if node.op == "call_function":
+            if node.op == "call_function" and "val" not in node.meta:
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: _value(gm, n, mode))
                 node.meta["val"] = node.target(*args, **kwargs)
 

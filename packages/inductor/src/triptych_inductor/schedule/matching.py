@@ -56,8 +56,11 @@ def _refine(left: list[Axis], right: list[Axis], match: Match, strict: bool) -> 
         if strict and not same(sa, sb):
             return False
         if same(ea, eb):
-            extent = ea
-        elif quotient(eb, ea) is not None:
+            match.add(ea, (va, inner.get(va, 1)), (vb, inner.get(vb, 1)))
+            a.pop(0)
+            b.pop(0)
+            continue
+        if quotient(eb, ea) is not None:
             extent = ea
         elif quotient(ea, eb) is not None:
             extent = eb
