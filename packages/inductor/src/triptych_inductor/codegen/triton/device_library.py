@@ -99,6 +99,12 @@ def pow_signed(base, exponent):
 
 
 @triton.jit
+def bitwise_not(x):
+    """All bits of an unsigned integer flipped."""
+    return x ^ (x * 0 - 1)
+
+
+@triton.jit
 def shift_left(a, b, bits: tl.constexpr):
     """a << b; 0 where b is negative or at least the width."""
     inside = (b >= 0) & (b < bits)
@@ -135,13 +141,14 @@ def signbit_double(x):
 def nextafter(a, b, bits: tl.constexpr):
     """The neighbour of a in the direction of b; `bits` is the integer type of the same width."""
     raw = a.to(bits, bitcast=True)
-    away = (b > a) == (raw >= 0)
+    here, there = a.to(tl.float64), b.to(tl.float64)
+    away = (there > here) == (raw >= 0)
     stepped = raw + tl.where(away, 1, -1).to(bits)
-    tiny = tl.where(b > 0, 1, 1 | (raw * 0 - 1) << (a.dtype.primitive_bitwidth - 1)).to(bits)
-    stepped = tl.where(a == 0, tiny, stepped)
+    tiny = tl.where(there > 0, 1, 1 | (raw * 0 - 1) << (a.dtype.primitive_bitwidth - 1)).to(bits)
+    stepped = tl.where(here == 0, tiny, stepped)
     moved = stepped.to(a.dtype, bitcast=True)
-    moved = tl.where(a == b, b, moved)
-    return tl.where((a != a) | (b != b), a + b, moved)
+    moved = tl.where(here == there, b, moved)
+    return tl.where(here != here, a, tl.where(there != there, b, moved))
 
 
 # Functions that vendors' libraries lack, or spell for one dtype only.
@@ -166,8 +173,9 @@ def digamma(x):
     whole = libdevice.floor(x)
     pole = reflected & (x == whole)
     fraction = x - libdevice.trunc(x)
-    pi = 3.14159265358979323846
-    correction = tl.where(reflected, -pi / libdevice.tan(pi * tl.where(pole | (x == 0), 0.25, fraction)), 0.0)
+    pi = tl.full([], 3.14159265358979323846, tl.float64)
+    angle = pi * tl.where(pole | (x == 0), 0.25, fraction).to(tl.float64)  # near a pole float32 loses too much
+    correction = tl.where(reflected, 0 - pi / libdevice.tan(angle), 0.0).to(x.dtype)
     y = tl.where(reflected, 1.0 - x, x)
     shift = y * 0
     for _ in range(10):
@@ -175,7 +183,6 @@ def digamma(x):
         shift = tl.where(small, shift - 1.0 / tl.where(y == 0, 1.0, y), shift)
         y = tl.where(small, y + 1.0, y)
     z = 1.0 / (y * y)
-    series = z * 8.33333333333333333333e-2 - 0.0
     poly = 8.33333333333333333333e-2 * z - 2.10927960927960927961e-2
     poly = poly * z + 7.57575757575757575758e-3
     poly = poly * z - 4.16666666666666666667e-3
@@ -183,7 +190,7 @@ def digamma(x):
     poly = poly * z - 8.33333333333333333333e-3
     series = z * (poly * z + 8.33333333333333333333e-2)
     result = shift + libdevice.log(y) - 0.5 / y - series + correction
-    result = tl.where(x == 0, libdevice.copysign(x * 0 + float("inf"), -x), result)
+    result = tl.where(x == 0, libdevice.copysign(x * 0 + float("inf"), x * -1.0), result)
     result = tl.where(pole, float("nan"), result)
     return tl.where(x == float("inf"), x, result).to(x.dtype)
 

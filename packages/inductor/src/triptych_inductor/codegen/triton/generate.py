@@ -6,18 +6,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
+import torch
 
 from triptych_inductor.codegen.triton import heuristics, reductions
 from triptych_inductor.codegen.triton.devices import DeviceFacts
 from triptych_inductor.codegen.triton.dtypes import DTYPES, text_of
 from triptych_inductor.codegen.triton.facts import ROOTS, StageFacts, analyse, local_definitions
-from triptych_inductor.codegen.triton.groups import Root, group_stages, point_roots, tile_roots, wanted_locals
+from triptych_inductor.codegen.triton.groups import (
+    Root,
+    group_stages,
+    point_roots,
+    spilled_values,
+    tile_roots,
+    wanted_locals,
+)
 from triptych_inductor.codegen.triton.indexing import Extent, simplify
 from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT, Layout, total
 from triptych_inductor.codegen.triton.records import (
@@ -133,15 +140,36 @@ def _looped(context: KernelContext, layout: Layout) -> _Made:
     assert reduction is not None
     header = f"for roffset in range(0, {writer.extent(reduction.numel)}, {reduction.block}):"
     wanted = wanted_locals(context.definitions)
-    for group in group_stages(context.stages, context.definitions):
-        _loop(writer, group, header)
+    groups = group_stages(context.stages, context.definitions)
+    spills = _spills(context, layout, groups)
+    writer.spilled = {key: (name, dtype) for key, (name, dtype, _) in spills.items()}
+    for group in groups:
+        _loop(writer, group, header, spills)
         writer.finish()
         writer.run([root for stage in group for root in point_roots(stage, wanted)])
     return _Made(writer, layout, "")
 
 
-def _loop(writer: SectionWriter, group: Sequence[StageFacts], header: str) -> None:
-    roots = [root for stage in group for root in tile_roots(stage)]
+_Spills = dict[tuple[int, int], tuple[str, torch.dtype, Root]]
+
+
+def _spills(context: KernelContext, layout: Layout, groups: Sequence[Sequence[StageFacts]]) -> _Spills:
+    """Workspaces for the values that pass from loop to loop through memory."""
+    reduction = layout.reduction
+    assert reduction is not None
+    found: _Spills = {}
+    for count, (key, root) in enumerate(spilled_values(groups, context.definitions).items()):
+        dtype = root[1].dtype
+        assert dtype is not None
+        name = context.workspace(f"kept{count}", dtype, total(layout.outer) * reduction.numel)
+        found[key] = (name, dtype, root)
+    return found
+
+
+def _loop(writer: SectionWriter, group: Sequence[StageFacts], header: str, spills: _Spills) -> None:
+    writer.group = frozenset(s.number for s in group)
+    kept = [root for _, _, root in spills.values() if root[0].number in writer.group]
+    roots = [root for stage in group for root in tile_roots(stage)] + kept
     if not roots:
         return
     layout = writer.layout
@@ -151,6 +179,8 @@ def _loop(writer: SectionWriter, group: Sequence[StageFacts], header: str) -> No
     assert writer.loop is not None
     writer.loop += _range(writer, layout, layout.reduction, "roffset + ")
     writer.run(roots)
+    for root in kept:
+        writer.keep(*root)
     writer.close_loop([header])
     writer.forget_loop()
     writer.stay = frozenset()
@@ -161,11 +191,14 @@ def _split(context: KernelContext, layout: Layout, facts: DeviceFacts) -> list[_
     wanted = wanted_locals(context.definitions)
     passed: dict[tuple[int, int], tuple[str, Text]] = {}  # values that later functions read from a workspace
     made: list[_Made] = []
-    for number, group in enumerate(group_stages(context.stages, context.definitions)):
+    groups = group_stages(context.stages, context.definitions)
+    spills = _spills(context, layout, groups)
+    for number, group in enumerate(groups):
         partials: list[tuple[Root, list[str]]] = []
         if any(tile_roots(stage) for stage in group):
             writer = _opened(context, layout, passed)
-            _loop_chunk(writer, group, layout)
+            writer.spilled = {key: (name, dtype) for key, (name, dtype, _) in spills.items()}
+            _loop_chunk(writer, group, layout, spills)
             partials = _store_partials(writer, layout, number)
             made.append(_Made(writer, layout, f"_part{number}"))
         roots = [root for stage in group for root in point_roots(stage, wanted)]
@@ -178,7 +211,7 @@ def _opened(context: KernelContext, layout: Layout, passed: dict[tuple[int, int]
     """A writer with its prologue, to which values passed on by earlier functions are known."""
     writer = SectionWriter(context, layout)
     writer.head += _prologue(writer, layout)
-    flat = _flat(writer, layout)
+    flat = writer.flat()
     outer = frozenset(d.position for d in layout.outer)
     masks = writer.mask(outer)
     for key, (name, value) in passed.items():
@@ -188,7 +221,7 @@ def _opened(context: KernelContext, layout: Layout, passed: dict[tuple[int, int]
     return writer
 
 
-def _loop_chunk(writer: SectionWriter, group: Sequence[StageFacts], layout: Layout) -> None:
+def _loop_chunk(writer: SectionWriter, group: Sequence[StageFacts], layout: Layout, spills: _Spills) -> None:
     reduction = layout.reduction
     assert reduction is not None
     length, block = writer.extent(reduction.numel), reduction.block
@@ -197,22 +230,14 @@ def _loop_chunk(writer: SectionWriter, group: Sequence[StageFacts], layout: Layo
         "rbegin = split * rchunk",
         f"rend = tl.minimum(rbegin + rchunk, {length})",
     ]
-    _loop(writer, group, f"for roffset in range(rbegin, rend, {block}):")
-
-
-def _flat(writer: SectionWriter, layout: Layout) -> str:
-    """Text of the row-major number of an outer point."""
-    text = ""
-    for dim in layout.outer:
-        text = f"({text}) * {writer.extent(dim.numel)} + {dim.letter}index" if text else f"{dim.letter}index"
-    return text
+    _loop(writer, group, f"for roffset in range(rbegin, rend, {block}):", spills)
 
 
 def _store_partials(writer: SectionWriter, layout: Layout, number: int) -> list[tuple[Root, list[str]]]:
     """Store the partial state of every reduction of a loop; which workspaces hold it, by reduction."""
     outer = frozenset(d.position for d in layout.outer)
     points = total(layout.outer)
-    address = f"split * {writer.extent(points)} + {_flat(writer, layout)}"
+    address = f"split * {writer.extent(points)} + {writer.flat()}"
     masks = writer.mask(outer)
     suffix = f", {' & '.join(masks)}" if masks else ""
     stored = []
@@ -250,7 +275,7 @@ def _combine(
         types = reductions.part_dtypes(kind, dtype, own.wide)
         state = []
         for name, part, word in zip(names, types, reductions.spec(kind).start, strict=True):
-            text = f"tl.load({writer.use(name)} + (sindex * {points} + {_flat(writer, own)}){suffix})"
+            text = f"tl.load({writer.use(name)} + (sindex * {points} + {writer.flat()}){suffix})"
             if own.needs_mask(dim):
                 text = f"tl.where(smask, {text}, {reductions.identity_text(word, part, own.wide)}).to({text_of(part)})"
             state.append(writer.assign(text, part, whole, HEAD).name)
@@ -280,7 +305,7 @@ def _pass_on(
         value = writer.values[key]
         name = writer.context.workspace(f"local{number}_{count}", value.dtype, total(layout.outer))
         shown = value.name if value.dims == outer else f"tl.broadcast_to({value.name}, {layout.shape(outer)})"
-        writer.line(f"tl.store({writer.use(name)} + ({_flat(writer, layout)}), {shown}{suffix})", HEAD)
+        writer.line(f"tl.store({writer.use(name)} + ({writer.flat()}), {shown}{suffix})", HEAD)
         passed[key] = (name, value)
 
 
@@ -354,7 +379,7 @@ def _function(
         params.append(Param(context.parameters[name], DTYPES[dtype].pointer, position[name], 16))
     layout = made.layout
     constants = tuple((d.block, layout.block(d)) for d in layout.dims)
-    name = re.sub(r"\W", "_", kernel.name) + made.suffix
+    name = _name(context, layout) + made.suffix
     grid: list[GridFactor] = [
         GridFactor(postfix(d.numel, size_numbers), layout.block(d)) for d in layout.outer
     ]
@@ -364,6 +389,22 @@ def _function(
     return TritonFunction(
         name, source, tuple(params), constants, tuple(grid), layout.num_warps, layout.num_stages, made.writer.checked
     )
+
+
+_PLAIN = frozenset("load store constant cast indirect index_expr local_set local_get where project masked".split())
+
+
+def _name(context: KernelContext, layout: Layout) -> str:
+    """A name that says what a function does, for profiles; made of its content alone, so that equal functions are equal."""
+    words = [
+        node.attrs[0] if node.op == "reduce" else node.op
+        for stage in context.stages
+        for node in stage.recorded.walk()
+        if node.op not in _PLAIN and node.op not in ROOTS
+    ]
+    kind = "points" if layout.reduction is None else "rows"
+    text = "_".join(dict.fromkeys(words)) or "copy"
+    return f"{kind}_{text[:40].rstrip('_')}"
 
 
 def _source(

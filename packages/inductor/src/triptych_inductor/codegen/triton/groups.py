@@ -101,3 +101,47 @@ def _inputs(roots: Sequence[Root]) -> list[Root]:
 def wanted_locals(definitions: Mapping[tuple[int, int], LocalDef]) -> frozenset[tuple[int, int]]:
     """(stage, value) numbers of the values that some `local_get` reads."""
     return frozenset((d.stage.number, d.value.number) for d in definitions.values())
+
+
+def spilled_values(
+    groups: Sequence[Sequence[StageFacts]], definitions: Mapping[tuple[int, int], LocalDef]
+) -> dict[tuple[int, int], Root]:
+    """Values of every point that a later group reads and cannot compute again, for a buffer they need was overwritten.
+
+    They pass from loop to loop through memory instead. Keyed by (stage, value) numbers.
+    """
+    place = {stage.number: k for k, group in enumerate(groups) for stage in group}
+    found: dict[tuple[int, int], Root] = {}
+    for (user, _), made in definitions.items():
+        source, value = made.stage, made.value
+        if place[source.number] == place[user] or value.number not in source.on_reduction_axes:
+            continue
+        needs = _loads(source, value, definitions)
+        for stage in (s for group in groups for s in group if s.number >= source.number):
+            if place[stage.number] > place[user]:
+                break
+            own = place[stage.number] == place[user]
+            if any(m[3] and _overwrites(m, needs, own) for m in stage.memory):
+                found[(source.number, value.number)] = (source, value)
+    return found
+
+
+def _loads(
+    source: StageFacts, value: Value, definitions: Mapping[tuple[int, int], LocalDef]
+) -> set[tuple[str, object]]:
+    """(buffer, index) of every load that computing a value again would make."""
+    keys = closure([(source, value)], definitions)
+    stages = {source.number: source} | {d.stage.number: d.stage for d in definitions.values()}
+    found: set[tuple[str, object]] = set()
+    for number, node_number in keys:
+        for node in stages[number].nodes:
+            if node.number == node_number:
+                inside = [node, *(node.region.walk() if node.region is not None else ())]
+                found |= {(n.attrs[0], n.attrs[1]) for n in inside if n.op == "load"}
+    return found
+
+
+def _overwrites(access: tuple[str, object, object, bool], needs: set[tuple[str, object]], same_loop: bool) -> bool:
+    """Whether a store spoils a later load; in the loop that reads, one at the same index comes after the load."""
+    buffer, index = access[0], access[1]
+    return any(buffer == b and not (same_loop and index == i) for b, i in needs)

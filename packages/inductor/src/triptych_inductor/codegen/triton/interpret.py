@@ -59,12 +59,55 @@ def _library() -> types.ModuleType:
     require_interpreter()
     module = _load(LIBRARY, Path(__file__).with_name("device_library.py"))
     module.libdevice = _maths()  # type: ignore[attr-defined]
+    _patch_reductions(module)
     return module
+
+
+def _patch_reductions(library: types.ModuleType) -> None:
+    """Reduce with the library's functions by halves of arrays, where the interpreter would go element by element."""
+    from triton.runtime import interpreter
+
+    known = {id(f) for name, f in vars(library).items() if hasattr(f, "rewrite")}
+    plain = interpreter.ReduceOps.apply_impl
+
+    def apply_impl(self: Any, given: Any) -> Any:
+        if id(self.combine_fn) not in known:
+            return plain(self, given)
+        parts = list(given)
+        while parts[0].shape[self.axis] > 1:
+            parts = self_combined(self, parts)
+        squeezed = [p.handle.data.squeeze(self.axis) for p in parts]
+        return tuple(self.to_tensor(d, p.dtype.scalar) for d, p in zip(squeezed, parts, strict=True))
+
+    def self_combined(self: Any, parts: list[Any]) -> list[Any]:
+        half = parts[0].shape[self.axis] // 2
+        take = lambda p, s: self.to_tensor(p.handle.data.take(range(*s), axis=self.axis), p.dtype.scalar)  # noqa: E731
+        low = [take(p, (0, half)) for p in parts]
+        high = [take(p, (half, 2 * half)) for p in parts]
+        made = self.combine_fn(*low, *high)
+        return list(made) if isinstance(made, (tuple, list)) else [made]
+
+    interpreter.ReduceOps.apply_impl = apply_impl
 
 
 def _scalar(value: Any) -> int:
     """An int of what the interpreter keeps scalars in: arrays of one element."""
     return int(value.reshape(-1)[0]) if hasattr(value, "reshape") else int(value)
+
+
+def _cast(builder: Any, source: Any, target: Any) -> Any:
+    """Conversions to and from bfloat16, kept as 16-bit integers, by torch; the others by NumPy."""
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle, _get_np_dtype
+
+    have, want = source.dtype.scalar, target.scalar
+    data = source.data
+    if have == tl.bfloat16:
+        data = torch.from_numpy(data.view("int16").copy()).view(torch.bfloat16).float().numpy()
+    if want == tl.bfloat16:
+        rounded = torch.from_numpy(data.astype("float32")).to(torch.bfloat16)
+        return TensorHandle(rounded.view(torch.int16).numpy().view("uint16"), want)
+    return TensorHandle(data.astype(_get_np_dtype(target)), want)
 
 
 def _maths() -> types.SimpleNamespace:
@@ -80,6 +123,7 @@ def _maths() -> types.SimpleNamespace:
         scope.set_attr(tensor, "__index__", lambda self: _scalar(self.handle.data))
 
     interpreter._patch_lang_tensor = patch_tensor
+    interpreter.InterpreterBuilder.cast_impl = _cast
 
     def wrap(function: Any) -> Any:
         def call(*args: Any) -> Any:

@@ -69,7 +69,8 @@ class TritonProgram:
     @property
     def source(self) -> str:
         """The module text of all functions, as a reader wants to see it."""
-        return MODULE_HEADER + "\n\n" + "\n\n".join(f.source for f in self.functions)
+        notes = "".join(f"# {self.name}: {note}\n" for note in self.notes)
+        return MODULE_HEADER + "\n\n" + notes + "\n" + "\n\n".join(f.source for f in self.functions)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for an artifact."""

@@ -29,6 +29,8 @@ class SectionWriter(NodeWriter):
         super().__init__(context, layout)
         self._pending: list[tuple[StageFacts, Value, list[str]]] = []
         self._states = 0
+        self.spilled: dict[tuple[int, int], tuple[str, torch.dtype]] = {}  # values kept in a workspace, by number
+        self.group: frozenset[int] = frozenset()  # stages of the loop that is being written
 
     # Which nodes a set of roots needs.
 
@@ -42,6 +44,8 @@ class SectionWriter(NodeWriter):
             if node.number in mine or (stage.number, node.number) in self.values:
                 continue
             mine.add(node.number)
+            if self._is_spilled(stage, node):
+                continue
             if node.op == "local_get":
                 made = self.context.definitions[(stage.number, node.number)]
                 todo.append((made.stage, made.value))
@@ -76,6 +80,47 @@ class SectionWriter(NodeWriter):
         for origin in stage.stage.origin:
             for text in str(origin).splitlines():
                 self.line(f"# {text}", LOOP if self.loop is not None and stage.stage.reduced else HEAD)
+
+    # Values that pass from loop to loop through memory.
+
+    def _is_spilled(self, stage: StageFacts, node: Value) -> bool:
+        return (stage.number, node.number) in self.spilled and stage.number not in self.group
+
+    def write(self, stage: StageFacts, node: Value) -> None:
+        """As in the base; a value that an earlier loop kept in memory is read back."""
+        key = (stage.number, node.number)
+        if key not in self.values and self._is_spilled(stage, node):
+            name, dtype = self.spilled[key]
+            whole = frozenset(d.position for d in self.layout.dims)
+            self._barrier(name, LOOP)
+            self.values[key] = self.assign(self._load_text(name, self._everywhere(), whole), dtype, whole, LOOP)
+            return
+        super().write(stage, node)
+
+    def keep(self, stage: StageFacts, node: Value) -> None:
+        """Store a value of the open loop in its workspace."""
+        name, _ = self.spilled[(stage.number, node.number)]
+        value = self.values[(stage.number, node.number)]
+        whole = frozenset(d.position for d in self.layout.dims)
+        masks = self.mask(whole)
+        suffix = f", {' & '.join(masks)}" if masks else ""
+        self.line(f"tl.store({self.use(name)} + ({self._everywhere().name}), {self.tile(value)}{suffix})", LOOP)
+        self._wrote(name)
+
+    def flat(self) -> str:
+        """Text of the number of an outer point, in the order of the tile's dimensions."""
+        text = ""
+        for dim in self.layout.outer:
+            text = f"({text}) * {self.extent(dim.numel)} + {dim.letter}index" if text else f"{dim.letter}index"
+        return text
+
+    def _everywhere(self) -> Text:
+        """The number of every (outer, reduction) point."""
+        reduction = self.layout.reduction
+        assert reduction is not None
+        whole = frozenset(d.position for d in self.layout.dims)
+        text = f"({self.flat()}) * {self.extent(reduction.numel)} + {reduction.letter}index"
+        return Text(text, torch.int64, whole, LOOP)
 
     # Reductions.
 

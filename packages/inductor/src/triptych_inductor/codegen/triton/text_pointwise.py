@@ -28,7 +28,7 @@ class OpText:
 
     def template(self, kind: str) -> str:
         """The template for a class of dtypes, "" where the op has none for it."""
-        chain = {
+        chain = {  # a half type never falls to `any`: it is computed in float32
             "float": (self.float,),
             "double": (self.double, self.float),
             "half": (self.half,),
@@ -36,7 +36,7 @@ class OpText:
             "unsigned": (self.unsigned, self.integer),
             "bool": (self.bool,),
         }[kind]
-        return next((text for text in (*chain, self.any) if text), "")
+        return next((text for text in chain if text), "" if kind == "half" else self.any)
 
 
 def _operator(symbol: str, bool_symbol: str = "") -> OpText:
@@ -46,7 +46,7 @@ def _operator(symbol: str, bool_symbol: str = "") -> OpText:
 
 def _compare(symbol: str) -> OpText:
     text = f"{{0}} {symbol} {{1}}"
-    return OpText(any=text, half=text)
+    return OpText(any=text)
 
 
 def _same_everywhere(text: str) -> OpText:
@@ -70,7 +70,7 @@ POINTWISE: dict[str, OpText] = {
     ),
     "fmod": OpText(float="libdevice.fmod({0}, {1})", integer="{0} % {1}"),
     "pow": OpText(float="libdevice.pow({0}, {1})", signed="lib.pow_signed({0}, {1})", unsigned="lib.pow_unsigned({0}, {1})"),
-    "neg": OpText(float="-{0}", integer="-{0}"),
+    "neg": OpText(float="{0} * -1.0", integer="-{0}"),  # Triton's `-x` is 0 - x, which loses the sign of zero
     "abs": OpText(float="tl.abs({0})", signed="tl.abs({0})", unsigned="{0}", bool="{0}"),
     "sign": OpText(float="lib.sign({0})", signed="lib.sign({0})", unsigned="({0} != 0).to({T})", bool="{0}"),
     "minimum": OpText(float="lib.minimum({0}, {1})", integer="tl.minimum({0}, {1})", bool="{0} & {1}"),
@@ -93,7 +93,7 @@ POINTWISE: dict[str, OpText] = {
     "bitwise_and": _operator("&", "&"),
     "bitwise_or": _operator("|", "|"),
     "bitwise_xor": _operator("^", "^"),
-    "bitwise_not": OpText(integer="~{0}", bool="{0} == 0"),
+    "bitwise_not": OpText(signed="~{0}", unsigned="lib.bitwise_not({0})", bool="{0} == 0"),
     "shift_left": OpText(signed="lib.shift_left({0}, {1}, {bits})", unsigned="lib.shift_left({0}, {1}, {bits})"),
     "shift_right": OpText(signed="lib.shift_right_signed({0}, {1}, {bits})", unsigned="lib.shift_right({0}, {1}, {bits})"),
     # Predicates and bits of floating-point numbers.
@@ -121,7 +121,7 @@ def cast_text(value: str, source: torch.dtype, target: torch.dtype) -> str:
     """Conversion of `value` as by `Tensor.to`: bool is `!= 0`; floats to uint8 and the like wrap as eager's do."""
     src, dst = DTYPES[source], DTYPES[target]
     if target is torch.bool:
-        return f"{value} != 0"
+        return f"{value}.to(tl.float32) != 0" if src.kind == "half" else f"{value} != 0"
     floating = src.kind in ("float", "double", "half")
     if floating and dst.kind == "unsigned":
         return f"{value}.to(tl.int64).to({dst.text})"

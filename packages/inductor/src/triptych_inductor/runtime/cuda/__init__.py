@@ -1,0 +1,1 @@
+"""Run time of GPUs: the driver, the launcher in C, and programs as Python callables."""

@@ -1,0 +1,20 @@
+"""Kernels run in Triton's interpreter, which must be chosen before Triton is imported; build tests use worker processes."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for triton_kernels
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
+import pytest
+
+pytest.importorskip("triton")
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    """An empty store of built functions."""
+    from triptych_inductor.build.cache import Store
+
+    return Store("triton", tmp_path_factory.mktemp("cache"))
