@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -280,6 +281,21 @@ def _input_output(tx: Frame, *args: Value, **kwargs: Value) -> Value:
 @builtin(eval, exec, compile)
 def _evaluate(tx: Frame, *args: Value, **kwargs: Value) -> Value:
     return tx.unsupported("call", "eval, exec or compile")
+
+
+@builtin(sys.exc_info)
+def _exc_info(tx: Frame) -> Value:
+    """Type, exception and traceback of what is being handled; the traceback is None while tracing."""
+    handled = tx.trace.handled_exception(tx)
+    if handled is None:
+        return TupleValue([none(tx), none(tx), none(tx)])
+    return TupleValue([tx.wrap(handled.python_type(), None), handled, none(tx)])
+
+
+@builtin(sys.exception)
+def _exception(tx: Frame) -> Value:
+    handled = tx.trace.handled_exception(tx)
+    return none(tx) if handled is None else handled
 
 
 @builtin(builtins.__import__)

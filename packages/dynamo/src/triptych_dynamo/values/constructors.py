@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict, defaultdict
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import call_pure
 from triptych_dynamo.values.classes import ClassValue, class_method, constructs
 from triptych_dynamo.values.common import index_of, is_scalar, supports, type_name
+from triptych_dynamo.values.functions import MethodValue
 from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.objects import ObjectValue
 from triptych_dynamo.values.ranges import make_range, make_slice
@@ -219,6 +221,13 @@ def _fact(cls: Any) -> None:
 
 for _cls in (torch.device, torch.finfo, torch.iinfo):
     _fact(_cls)
+
+
+@constructs(MethodType)
+def _method(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) != 2:
+        return tx.raise_python(TypeError, f"method expected 2 arguments, got {len(args)}")
+    return MethodValue(args[0], args[1])
 
 
 @constructs(bytearray, memoryview)

@@ -321,10 +321,10 @@ class DictIterator(iterators.SnapshotIterator):
         self.view, self.entries = view, entries
 
     def step(self, tx: Frame) -> Value | None:
-        if self.index >= len(self.entries):
-            return None
         if self.check is not None:
             self.check(tx)
+        if self.index >= len(self.entries):
+            return None
         self.index += 1
         entry = self.entries[self.index - 1]
         return self.view.part(self.view.mapping.entries.get(entry.key.key(tx), entry))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.polyfills import reductions
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import fold, index_of, is_not_implemented, is_scalar, supports, type_name
+from triptych_dynamo.values.common import constant_of, fold, is_not_implemented, is_scalar, supports, type_name
 from triptych_dynamo.values.symbolic import SymbolicValue
 from triptych_dynamo.values.tensor import TensorValue
 
@@ -258,9 +258,7 @@ def get_item(tx: Frame, container: Value, key: Value) -> Value:
     if isinstance(container, TensorValue):
         return tx.call_graph(operator.getitem, [container, key])
     if is_scalar(container) and not isinstance(container.as_constant(), type):
-        key_object = index_of(tx, key) if hasattr(key, "specialize") else None
-        if key_object is not None or key.is_constant():
-            return fold(tx, operator.getitem, [container.as_constant(), key.as_constant() if key_object is None else key_object])
+        return fold(tx, operator.getitem, [container.as_constant(), constant_of(tx, key, "an index")])
     if not supports(container, "__getitem__"):
         return container.call_method(tx, "__class_getitem__", [key], {})
     return container.call_method(tx, "__getitem__", [key], {})

@@ -14,6 +14,7 @@ from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.classes import constructs
 from triptych_dynamo.values.common import index_of, is_constant_equal, none
 from triptych_dynamo.values.deferred import DeferredCall, defer
+from triptych_dynamo.values.functions import FunctionValue
 from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.sequences import TupleValue
@@ -135,6 +136,26 @@ def wrap_cached_function(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A cached function of the program."""
     tx.guard("is", source, obj)
     return CachedFunctionValue(obj, source)
+
+
+@builtin(functools.update_wrapper)
+def _update_wrapper(
+    tx: Frame, wrapper: Value, wrapped: Value, assigned: Value | None = None, updated: Value | None = None
+) -> Value:
+    """The standard attributes, then those that the program put on the function, then `__wrapped__`."""
+    names = functools.WRAPPER_ASSIGNMENTS if assigned is None else assigned.as_constant()
+    for name in names:
+        found = tx.catches(AttributeError, lambda name=name: wrapped.get_attr(tx, name))  # type: ignore[misc]
+        if found is not None:
+            wrapper.set_attr(tx, name, found)
+    if isinstance(wrapped, FunctionValue):
+        if wrapped.obj is not None:
+            for name in vars(wrapped.obj):
+                wrapper.set_attr(tx, name, wrapped.get_attr(tx, name))
+        for name, value in wrapped.attributes.items():
+            wrapper.set_attr(tx, name, value)
+    wrapper.set_attr(tx, "__wrapped__", wrapped)
+    return wrapper
 
 
 # -- the functions of `operator` ---------------------------------------------------------------------------------------------
