@@ -14,6 +14,7 @@ from triptych_inductor.loops.interpret import as_function
 from triptych_inductor.loops.kernel import Kernel
 from triptych_inductor.options import Options
 from triptych_inductor.runtime import compile_kernels
+from triptych_inductor.runtime.cuda import compile_kernels as compile_gpu_kernels
 
 KernelFunctions = Mapping[str, Callable[..., Any]]
 
@@ -43,7 +44,11 @@ def _cpp(kernels: Sequence[Kernel], options: Options) -> Pending:
     return compile_kernels(kernels)
 
 
-CODE_GENERATORS: dict[str, CodeGenerator] = {"cpu": _cpp}
+def _triton(kernels: Sequence[Kernel], options: Options) -> Pending:
+    return compile_gpu_kernels(kernels)
+
+
+CODE_GENERATORS: dict[str, CodeGenerator] = {"cpu": _cpp, "cuda": _triton}
 """Device type -> code generator. Devices without an entry run everything by declared fallbacks."""
 
 

@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
+from triptych_inductor.backends import CODE_GENERATORS
 from triptych_inductor._torch_compat import symbol_hints
 from triptych_inductor.errors import InductorError, LoweringError
 from triptych_inductor.ir.builder import Builder
@@ -197,16 +198,19 @@ def _defines_symbol(node: FxNode) -> bool:
 
 
 def _needs_fallback(node: FxNode) -> bool:
-    """Whether a tensor of the node is of a kind that loop bodies do not compute: complex, quantised, sparse."""
+    """Whether a tensor of the node is of a kind that loop bodies do not compute: complex, quantised, sparse, or on a device
+    without a code generator; or whether its tensors are on several devices."""
     stack: list[Any] = [node.meta.get("val"), *[a.meta.get("val") for a in node.all_input_nodes]]
+    devices: set[torch.device] = set()
     while stack:
         value = stack.pop()
         if isinstance(value, (tuple, list)):
             stack.extend(value)
         elif isinstance(value, torch.Tensor):
-            if value.dtype not in _LOOP_DTYPES or value.layout is not torch.strided or value.device.type != "cpu":
+            if value.dtype not in _LOOP_DTYPES or value.layout is not torch.strided:
                 return True
-    return False
+            devices.add(value.device)
+    return len(devices) > 1 or any(d.type not in CODE_GENERATORS for d in devices)
 
 
 _LOOP_DTYPES = frozenset(

@@ -1,0 +1,131 @@
+"""Whole graphs through lowering and scheduling to Triton code, interpreted, against eager."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+import triptych_inductor
+from torch.fx.experimental.proxy_tensor import make_fx
+from triptych_inductor import backends
+from triptych_inductor.codegen.triton.devices import EXAMPLES
+from triptych_inductor.codegen.triton.generate import generate
+from triptych_inductor.codegen.triton.interpret import run_interpreted
+
+
+class InterpretedTriton:
+    """A code generator for the table of devices: Triton text, run by the interpreter."""
+
+    def __init__(self, kernels, options):
+        self.programs = {k.name: generate(k, EXAMPLES["h200"]) for k in kernels}
+
+    def result(self):
+        return {name: self.call(program) for name, program in self.programs.items()}
+
+    @staticmethod
+    def call(program):
+        count = len(program.buffers)
+        return lambda *args: run_interpreted(program, args[:count], args[count:])
+
+
+@pytest.fixture(autouse=True)
+def triton_for_cpu(monkeypatch):
+    monkeypatch.setitem(backends.CODE_GENERATORS, "cpu", InterpretedTriton)
+
+
+def check(function, *inputs, dynamic=False, fallbacks=0, **tolerance):
+    """Compile, run, compare every output with eager."""
+    gm = make_fx(function, tracing_mode="symbolic" if dynamic else "fake")(*inputs)
+    placeholders = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
+    compiled = triptych_inductor.compile(gm, placeholders)
+    assert sum(compiled.fallbacks.values()) <= fallbacks, compiled.fallbacks
+    got = compiled(*[t.clone() if isinstance(t, torch.Tensor) else t for t in inputs])
+    want = function(*inputs)
+    for mine, theirs in zip(_flat(got), _flat(want), strict=True):
+        torch.testing.assert_close(mine, theirs, equal_nan=True, **tolerance)
+    return compiled
+
+
+def _flat(value):
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def grads(function, *inputs):
+    """A function of inputs and of a gradient: (output, gradients of the inputs)."""
+
+    def run(*args):
+        *given, grad = args
+        leaves = [t.detach().requires_grad_() if t.is_floating_point() else t for t in given]
+        out = function(*leaves)
+        made = torch.autograd.grad(out, [t for t in leaves if t.requires_grad], grad)
+        return (out.detach(), *made)
+
+    return run
+
+
+X = torch.randn(6, 20)
+CASES = {
+    "gelu chain": (lambda x, y: F.gelu(x + y) * 2 + x, X, torch.randn(20)),
+    "softmax": (lambda x: F.softmax(x, -1), X),
+    "log softmax of the first axis": (lambda x: F.log_softmax(x, 0), X),
+    "layer norm": (lambda x, w, b: F.layer_norm(x, (20,), w, b), X, torch.randn(20), torch.randn(20)),
+    "rms norm": (lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w, X, torch.randn(20)),
+    "transpose": (lambda x: (x @ x.t()) + 0 * x.sum() + (x[:, :6] + x[:, :6].t()), X),
+    "permute": (lambda x: x.permute(0, 2, 3, 1).contiguous() * 2, torch.randn(2, 5, 3, 4)),
+    "sums": (lambda x: (x.sum(0), x.sum(1), x.sum(), x.mean((0, 1))), X),
+    "variance": (lambda x: torch.var_mean(x, dim=1, correction=1), X),
+    "argmax": (lambda x: (x.max(1).values, x.argmax(1), x.argmax()), X),
+    "any all": (lambda x: ((x > 1).any(1), (x > -3).all()), X),
+    "embedding": (lambda i, w: F.embedding(i, w) + 1, torch.tensor([[1, 2, 0], [4, 4, 3]]), torch.randn(5, 7)),
+    "gather": (lambda x, i: x.gather(1, i), X, torch.randint(0, 20, (6, 3))),
+    "index": (lambda x, i: x[i] * 2, X, torch.tensor([0, -1, 3, 3])),
+    "cat": (lambda x, y: torch.cat([x, y * 2, x], 0).relu(), X, torch.randn(3, 20)),
+    "pad": (lambda x: F.pad(x, (1, 2, 0, 1), value=3.0) + 1, X),
+    "where": (lambda x: torch.where(x > 0, x, x * 0.1), X),
+    "integers": (lambda a, b: (a // b, a % b, a << 1, a >> 2, a * b), torch.arange(-10, 10), torch.arange(1, 21)),
+    "bfloat16": (lambda x: F.gelu(x.float() + 1).to(torch.bfloat16), X.bfloat16()),
+    "max pool": (lambda x: F.max_pool2d(x, 2), torch.randn(1, 2, 6, 6)),
+    "mean pool": (lambda x: F.avg_pool2d(x, 2), torch.randn(1, 2, 6, 6)),
+    "batch norm": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), torch.randn(4, 3, 5, 5), torch.randn(3), torch.randn(3)
+    ),
+    "cross entropy": (lambda x, t: F.cross_entropy(x, t), X, torch.randint(0, 20, (6,))),
+    "strides": (lambda x: x.sin() + 1, torch.randn(20, 6).t()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_inference(name):
+    function, *inputs = CASES[name]
+    check(function, *inputs, fallbacks=1 if "pool" in name else 0)
+
+
+BACKWARD = {
+    "gelu": (lambda x: F.gelu(x), X),
+    "softmax": (lambda x: F.softmax(x, -1), X),
+    "layer norm": (lambda x, w, b: F.layer_norm(x, (20,), w, b), X, torch.randn(20), torch.randn(20)),
+    "bias": (lambda x, b: torch.tanh(x + b), X, torch.randn(20)),
+    "embedding": (lambda w: F.embedding(torch.tensor([[1, 2, 0], [4, 4, 3]]), w), torch.randn(5, 7)),
+    "max pool": (lambda x: F.max_pool2d(x, 2), torch.randn(1, 2, 6, 6)),
+    "batch norm": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), torch.randn(4, 3, 5, 5), torch.randn(3), torch.randn(3)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(BACKWARD))
+def test_backward(name):
+    function, *inputs = BACKWARD[name]
+    out = function(*inputs)
+    check(grads(function), *inputs, torch.randn_like(out), fallbacks=2 if "pool" in name else 0)
+
+
+@pytest.mark.parametrize("name", ["gelu chain", "softmax", "layer norm", "sums", "permute", "cat"])
+def test_symbolic_sizes(name):
+    function, *inputs = CASES[name]
+    check(function, *inputs, dynamic=True)
+
+
+def test_index_out_of_range_is_found():
+    function, x, index = CASES["gather"]
+    compiled = check(function, x, index)
+    with pytest.raises(Exception, match="index out of range"):
+        compiled(x, torch.full((6, 3), 20))
