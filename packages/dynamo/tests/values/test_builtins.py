@@ -29,20 +29,65 @@ def numbers(x):
 
 
 def mathematics(x):
-    return math.sqrt(4), math.floor(2.7), math.ceil(2.1), math.pi, math.log(math.e), math.gcd(12, 18), math.isnan(1.0), math.prod((2, 3))
+    return (
+        math.sqrt(4),
+        math.floor(2.7),
+        math.ceil(2.1),
+        math.pi,
+        math.log(math.e),
+        math.gcd(12, 18),
+        math.isnan(1.0),
+        math.prod((2, 3)),
+    )
 
 
 def tensor_builtins(x):
-    return abs(-x), round(x), divmod(5, 2), len(x), sum(x), x**2, 2**x, 1 - x, 2 / (x + 1), x // 2, x % 2, -x, x @ x.T, ~(x > 1), (x > 1) & (x < 4), x == 2
+    return (
+        abs(-x),
+        round(x),
+        divmod(5, 2),
+        len(x),
+        sum(x),
+        x**2,
+        2**x,
+        1 - x,
+        2 / (x + 1),
+        x // 2,
+        x % 2,
+        -x,
+        x @ x.T,
+        ~(x > 1),
+        (x > 1) & (x < 4),
+        x == 2,
+    )
 
 
 def conversions(x):
-    return list("ab"), tuple([1]), set([1, 1]), dict([("a", 1)]), str(1.5), str([1, "a"]), repr("q"), repr({"k": (1,)}), bytes([65]), list(map(int, "12")), str(None), frozenset([1])
+    return (
+        list("ab"),
+        tuple([1]),
+        set([1, 1]),
+        dict([("a", 1)]),
+        str(1.5),
+        str([1, "a"]),
+        repr("q"),
+        repr({"k": (1,)}),
+        bytes([65]),
+        list(map(int, "12")),
+        str(None),
+        frozenset([1]),
+    )
 
 
 def formatting(x):
     v, w = 3.14159, 8
-    return f"{v:.{2}f} {v:{w}.1f} {'s'!r:>6} {w!s} {x.dtype} {x.shape[0]:03d}", "{} {a}".format(1, a=2), "%s %5.2f" % ("t", 2.0), format(3, "b"), f"{[1, 2]}"
+    return (
+        f"{v:.{2}f} {v:{w}.1f} {'s'!r:>6} {w!s} {x.dtype} {x.shape[0]:03d}",
+        "{} {a}".format(1, a=2),
+        "%s %5.2f" % ("t", 2.0),
+        format(3, "b"),
+        f"{[1, 2]}",
+    )
 
 
 def regular_expressions(x):
@@ -179,7 +224,16 @@ def exception_flow(x):
 
 def exceptions_from_operations(x):
     found = []
-    for thunk in (lambda: 1 / 0, lambda: int("x"), lambda: None.a, lambda: (1).b, lambda: "a" + 1, lambda: len(3), lambda: [] + (), lambda: nothing):  # noqa: F821
+    for thunk in (
+        lambda: 1 / 0,
+        lambda: int("x"),
+        lambda: None.a,
+        lambda: (1).b,
+        lambda: "a" + 1,
+        lambda: len(3),
+        lambda: [] + (),
+        lambda: nothing,
+    ):  # noqa: F821
         try:
             thunk()
         except Exception as error:
@@ -257,7 +311,16 @@ def star_arguments(x):
 def identity(x):
     a = [1]
     b = a
-    return a is b, a is not [1], None is None, x is x, (1, 2) == (1, 2), type(a) is list, True is True, NotImplemented is NotImplemented
+    return (
+        a is b,
+        a is not [1],
+        None is None,
+        x is x,
+        (1, 2) == (1, 2),
+        type(a) is list,
+        True is True,
+        NotImplemented is NotImplemented,
+    )
 
 
 def strings_of_objects(x):

@@ -316,12 +316,30 @@ def new_instance(x):
     p = Plain(x)
     p.double = x
     p.extra = 1
-    return p, p.method(2), p.double, p.static(1), Plain.static(2), p.kind, Plain.kind, type(p) is Plain, p.__class__.__name__
+    return (
+        p,
+        p.method(2),
+        p.double,
+        p.static(1),
+        Plain.static(2),
+        p.kind,
+        Plain.kind,
+        type(p) is Plain,
+        p.__class__.__name__,
+    )
 
 
 def inheritance(x):
     c = Child(x)
-    return c, c.method(), Child.build(x), Plain.build(1), isinstance(c, Plain), issubclass(Child, Plain), Child.__mro__[1] is Plain
+    return (
+        c,
+        c.method(),
+        Child.build(x),
+        Plain.build(1),
+        isinstance(c, Plain),
+        issubclass(Child, Plain),
+        Child.__mro__[1] is Plain,
+    )
 
 
 def multiple_inheritance(x):
@@ -334,9 +352,35 @@ def operators(x):
     d = a
     d += 5
     a[3] = 10
-    e = [c.v, d.v, 5 + b, a * 3, 3 * a, -b, a == Operators(10), a != b, a < b, len(a), bool(Operators(0)), a["k"], 10 in a]
+    e = [
+        c.v,
+        d.v,
+        5 + b,
+        a * 3,
+        3 * a,
+        -b,
+        a == Operators(10),
+        a != b,
+        a < b,
+        len(a),
+        bool(Operators(0)),
+        a["k"],
+        10 in a,
+    ]
     del b[0]
-    return e, a(1, k=2), list(a), repr(a), f"{a}", [7, 8, 9][b], float(a), abs(Operators(-3)), a @ b, b.v, {a: 1}[Operators(10)] if False else 0
+    return (
+        e,
+        a(1, k=2),
+        list(a),
+        repr(a),
+        f"{a}",
+        [7, 8, 9][b],
+        float(a),
+        abs(Operators(-3)),
+        a @ b,
+        b.v,
+        {a: 1}[Operators(10)] if False else 0,
+    )
 
 
 def operator_of_subclass_goes_first(x):
@@ -403,7 +447,16 @@ def dataclass_instances(x):
     d = Data(x)
     d.c.append(1)
     e = dataclasses.replace(d, b=5)
-    return d, e, d.total(), [f.name for f in dataclasses.fields(d)], Data(1) == Data(1), repr(Frozen(1)), dataclasses.asdict(Data(1)), dataclasses.astuple(Frozen(3))
+    return (
+        d,
+        e,
+        d.total(),
+        [f.name for f in dataclasses.fields(d)],
+        Data(1) == Data(1),
+        repr(Frozen(1)),
+        dataclasses.asdict(Data(1)),
+        dataclasses.astuple(Frozen(3)),
+    )
 
 
 def frozen_dataclass(x):

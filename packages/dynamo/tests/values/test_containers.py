@@ -112,7 +112,18 @@ def tuples(x):
     a = (1, x, "s")
     b = a + (4,)
     first, *rest = b
-    return a[1:], b, first, rest, len(a), ("q", "s").index("s"), (1, 1).count(1), (1, 2) < (1, 3), hash((1, 2)) == hash((1, 2)), a * 2
+    return (
+        a[1:],
+        b,
+        first,
+        rest,
+        len(a),
+        ("q", "s").index("s"),
+        (1, 1).count(1),
+        (1, 2) < (1, 3),
+        hash((1, 2)) == hash((1, 2)),
+        a * 2,
+    )
 
 
 def named_tuples(x):
@@ -158,7 +169,15 @@ def dict_methods(x):
     d["c"] = 3
     d.update({"d": 4}, e=5)
     d.update([("f", 6)])
-    got = [d.get("a"), d.get("z"), d.get("z", 7), d.setdefault("g", 8), d.setdefault("a", 9), d.pop("a"), d.pop("q", None)]
+    got = [
+        d.get("a"),
+        d.get("z"),
+        d.get("z", 7),
+        d.setdefault("g", 8),
+        d.setdefault("a", 9),
+        d.pop("a"),
+        d.pop("q", None),
+    ]
     last = d.popitem()
     del d["c"]
     return d, got, last, list(d), list(d.values()), list(d.items()), len(d), "b" in d, "zz" in d, dict.fromkeys("ab", 0)
@@ -168,7 +187,15 @@ def dict_operators(x):
     a = {"x": 1} | {"y": x}
     a |= {"z": 2}
     merged = {**a, "w": 1}
-    return a, merged, {"a": 1} == {"a": 1}, {1: 2} != {1: 3}, dict(zip("ab", (1, 2))), dict(a=1), {v: k for k, v in {1: 2}.items()}
+    return (
+        a,
+        merged,
+        {"a": 1} == {"a": 1},
+        {1: 2} != {1: 3},
+        dict(zip("ab", (1, 2))),
+        dict(a=1),
+        {v: k for k, v in {1: 2}.items()},
+    )
 
 
 def dict_order_and_keys(x):
@@ -180,7 +207,16 @@ def dict_views(x):
     d = {"a": 1, "b": 2}
     keys = d.keys()
     d["c"] = 3
-    return list(keys), len(keys), "c" in keys, keys & {"a", "z"}, sorted(keys | {"q"}), sorted(keys - {"a"}), 2 in d.values(), ("a", 1) in d.items()
+    return (
+        list(keys),
+        len(keys),
+        "c" in keys,
+        keys & {"a", "z"},
+        sorted(keys | {"q"}),
+        sorted(keys - {"a"}),
+        2 in d.values(),
+        ("a", 1) in d.items(),
+    )
 
 
 def dict_errors(x):
@@ -273,12 +309,31 @@ def sets(x):
     t = frozenset([3, 4, 5])
     s |= {7}
     s -= {2}
-    return s, s & t, s | t, s - t, s ^ t, 3 in s, len(t), s.issubset({3, 4, 7, 8}), t.isdisjoint({1}), {1} < {1, 2}, s == {3, 4, 7}
+    return (
+        s,
+        s & t,
+        s | t,
+        s - t,
+        s ^ t,
+        3 in s,
+        len(t),
+        s.issubset({3, 4, 7, 8}),
+        t.isdisjoint({1}),
+        {1} < {1, 2},
+        s == {3, 4, 7},
+    )
 
 
 def set_algebra(x):
     s = {1, 2}
-    return s.union([3], (4,)), s.intersection([2]), s.difference({1}), s.symmetric_difference({2, 3}), {i % 2 for i in range(5)}, set("aab") == {"a", "b"}
+    return (
+        s.union([3], (4,)),
+        s.intersection([2]),
+        s.difference({1}),
+        s.symmetric_difference({2, 3}),
+        {i % 2 for i in range(5)},
+        set("aab") == {"a", "b"},
+    )
 
 
 def set_argument(x, s):
@@ -307,7 +362,20 @@ def deque_argument(x, d):
 
 def ranges(x):
     r = range(1, 10, 3)
-    return list(r), len(r), r[1], r[-1], r[::-1], 4 in r, 5 in r, r.index(7), r == range(1, 11, 3), r.start, list(reversed(r)), range(3)
+    return (
+        list(r),
+        len(r),
+        r[1],
+        r[-1],
+        r[::-1],
+        4 in r,
+        5 in r,
+        r.index(7),
+        r == range(1, 11, 3),
+        r.start,
+        list(reversed(r)),
+        range(3),
+    )
 
 
 def slices(x):
@@ -317,7 +385,23 @@ def slices(x):
 
 def strings(x):
     a = "abc,def"
-    return a.split(","), a.upper(), ",".join(["x", "y"]), a[1:3], a.replace("a", "z"), "%s-%d" % ("q", 3), "{:>5}".format(1), f"{1.5:.2f}|{a!r}|{x.shape}", "b" in a, len(a), a * 2, a.startswith("ab"), b"xy"[0], "a" < "b", list("ab")
+    return (
+        a.split(","),
+        a.upper(),
+        ",".join(["x", "y"]),
+        a[1:3],
+        a.replace("a", "z"),
+        "%s-%d" % ("q", 3),
+        "{:>5}".format(1),
+        f"{1.5:.2f}|{a!r}|{x.shape}",
+        "b" in a,
+        len(a),
+        a * 2,
+        a.startswith("ab"),
+        b"xy"[0],
+        "a" < "b",
+        list("ab"),
+    )
 
 
 def unpacking(x):
@@ -328,7 +412,12 @@ def unpacking(x):
 
 
 def comprehension(x):
-    return [i * j for i in range(3) for j in range(i) if i != j], {i: x[i] for i in range(2)}, tuple(i for i in "ab"), [[j for j in range(i)] for i in range(3)]
+    return (
+        [i * j for i in range(3) for j in range(i) if i != j],
+        {i: x[i] for i in range(2)},
+        tuple(i for i in "ab"),
+        [[j for j in range(i)] for i in range(3)],
+    )
 
 
 def user_dict(x):

@@ -68,7 +68,15 @@ def user_iterators(x):
     total = 0
     for i in Countdown(3):
         total += i
-    return total, list(Countdown(2)), [*ByIndex()], list(reversed(ByIndex())), 20 in ByIndex(), sum(Countdown(4)), max(Countdown(3))
+    return (
+        total,
+        list(Countdown(2)),
+        [*ByIndex()],
+        list(reversed(ByIndex())),
+        20 in ByIndex(),
+        sum(Countdown(4)),
+        max(Countdown(3)),
+    )
 
 
 def shared_iterator(x):
@@ -127,7 +135,13 @@ def generators(x):
         result = yield from squares(2)
         yield result
 
-    return list(squares(2)), list(nested()), sum(i for i in range(4)), any(i > 2 for i in range(5)), all(i for i in [1, 0])
+    return (
+        list(squares(2)),
+        list(nested()),
+        sum(i for i in range(4)),
+        any(i > 2 for i in range(5)),
+        all(i for i in [1, 0]),
+    )
 
 
 def reductions(x):

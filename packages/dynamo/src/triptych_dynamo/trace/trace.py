@@ -60,7 +60,7 @@ class Trace:
         self.scopes: dict[int, GlobalScope] = {}
         self.root: Frame | None = None
         self.steps = 0  # root instructions run so far
-        self.open_modes: list[tuple[Callable[[Any], None], Any]] = []  # (exit, token) of modes entered for real
+        self.undo: list[tuple[Callable[[Any], Any], Any]] = []  # (setter, value before) of switches set while tracing
         self._wrapped: dict[int, tuple[Any, Value]] = {}
         self._by_source: tuple[int, dict[Source, Any]] = (0, {})  # made when first asked for
 
@@ -77,9 +77,10 @@ class Trace:
         try:
             yield
         finally:
-            while self.open_modes:
-                leave, mode = self.open_modes.pop()
-                leave(mode)
+            for pending in (self.open_modes, self.undo):
+                while pending:
+                    restore, before = pending.pop()
+                    restore(before)
             _current.reset(token)
 
     # -- guards and wrapping ----------------------------------------------------------------------------------------------
@@ -213,6 +214,7 @@ class Trace:
             node = next(node for node in self.graph.graph.nodes if node.meta.get("val") is token)
             self._close(exit_function, (node,))
             exit_function(token)
+        self.open_modes.clear()
         self.final_modes["grad_mode"] = torch.is_grad_enabled()
         if self.final_modes["grad_mode"] != modes["grad_mode"]:
             self._close(torch._C._set_grad_enabled, (modes["grad_mode"],))

@@ -17,7 +17,7 @@ from triptych_dynamo.values import attributes, instances, objects
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import ABSENT, fold, lookup, none
 from triptych_dynamo.values.functions import MethodValue
-from triptych_dynamo.values.registry import wraps, wraps_if
+from triptych_dynamo.values.registry import wraps_if
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -293,8 +293,12 @@ class StaticObjectValue(Value):
 _TYPING_MODULES = frozenset({"typing", "typing_extensions"})
 
 
-@wraps(GenericAlias, UnionType)
-@wraps_if(lambda obj: type(obj).__module__ in _TYPING_MODULES, order=16)
+def is_typing_construct(obj: Any) -> bool:
+    """Whether `obj` is a type written with brackets or bars, or a special form."""
+    return isinstance(obj, (GenericAlias, UnionType)) or type(obj).__module__ in _TYPING_MODULES
+
+
+@wraps_if(is_typing_construct, order=16)
 def wrap_static(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A typing construct."""
     tx.guard("is", source, obj)

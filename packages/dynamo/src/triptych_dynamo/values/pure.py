@@ -9,6 +9,7 @@ import builtins
 import dataclasses
 import datetime
 import decimal
+import enum
 import fractions
 import functools
 import inspect
@@ -89,7 +90,12 @@ _ATOM_OWNERS = frozenset({int, float, complex, str, bytes, bool, range})
 
 def is_frozen(obj: Any) -> bool:
     """Whether the object itself can never change."""
-    return isinstance(obj, FROZEN_TYPES)
+    return isinstance(obj, FROZEN_TYPES) or is_c_enumeration(type(obj))
+
+
+def is_c_enumeration(cls: type) -> bool:
+    """Whether `cls` is an enumeration of torch written in C++."""
+    return hasattr(cls, "__members__") and cls.__module__.startswith("torch.") and not issubclass(cls, enum.Enum)
 
 
 # The Python functions among them: run whole instead of being traced into, where their arguments are constants.

@@ -122,6 +122,44 @@ def _is_tensor(tx: Frame, value: Value, /) -> Value:
     return tx.constant(isinstance(value, TensorValue))
 
 
+# Switches: (setter, getter). Set for real while tracing, undone at the end of the trace, set again by the graph.
+_SWITCHES: tuple[tuple[str, str], ...] = (
+    ("_C._set_sdp_use_flash", "_C._get_flash_sdp_enabled"),
+    ("_C._set_sdp_use_mem_efficient", "_C._get_mem_efficient_sdp_enabled"),
+    ("_C._set_sdp_use_math", "_C._get_math_sdp_enabled"),
+    ("_C._set_sdp_use_cudnn", "_C._get_cudnn_sdp_enabled"),
+    ("_C._set_sdp_use_overrideable", "_C._get_overrideable_sdp_enabled"),
+    ("_C._set_sdp_priority_order", "_C._get_sdp_priority_order"),
+    ("_C._set_cudnn_enabled", "_C._get_cudnn_enabled"),
+    ("_C._set_cudnn_benchmark", "_C._get_cudnn_benchmark"),
+    ("_C._set_cudnn_deterministic", "_C._get_cudnn_deterministic"),
+    ("_C._set_cudnn_allow_tf32", "_C._get_cudnn_allow_tf32"),
+    ("_C._set_cublas_allow_tf32", "_C._get_cublas_allow_tf32"),
+    ("_C._set_mkldnn_enabled", "_C._get_mkldnn_enabled"),
+    ("_C._set_default_dtype", "get_default_dtype"),
+    ("_C._set_float32_matmul_precision", "_C._get_float32_matmul_precision"),
+    ("set_autocast_cache_enabled", "is_autocast_cache_enabled"),
+)
+
+
+def _switch(setter: Any, getter: Any) -> None:
+    def switch(tx: Frame, wanted: Value, /) -> Value:
+        before = getter()
+        tx.trace.undo.append((setter, before))
+        setter(wanted.as_constant())
+        node = tx.trace.graph.graph.call_function(setter, (wanted.as_constant(),))
+        node.meta.update(val=None, effect=True, stack_trace=tx.trace.graph.stack_trace())
+        return none(tx)
+
+    builtin(setter)(switch)
+    wraps_object(setter)(wrap_substituted)
+
+
+for _setter, _getter in _SWITCHES:
+    for _found, _reader in zip(_named(_setter), _named(_getter)):
+        _switch(_found, _reader)
+
+
 @builtin(torch._C._set_grad_enabled)
 def _set_grad_enabled(tx: Frame, mode: Value, /) -> Value:
     """Really set while tracing, and a node of the graph; setting what is set already is neither."""
