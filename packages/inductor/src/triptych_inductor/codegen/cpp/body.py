@@ -244,7 +244,7 @@ class BodyWriter:
 
     def _write_store(self, node: Value, place: Place) -> list[str]:
         buffer, expr = node.attrs
-        pointer, value = c_name(buffer), self.text_of[node.args[0].number]
+        pointer, value = c_name(buffer), self._stored(node)
         if self.vector is None or self.vector not in self.depends[node.number]:
             return [f"store({pointer} + {self.printer.atom(expr)}, {value}, 1);"]
         linear = self._linear(expr)
@@ -257,6 +257,14 @@ class BodyWriter:
         return self._scatter(node, pointer, expr, place, f"{pointer}[{self._lane_index(expr)}] = {{}};")
 
     _write_store_reduction = _write_store
+
+    def _stored(self, node: Value) -> str:
+        """The value to store. Of a cast to a half type the operand is taken: the store itself rounds."""
+        value = node.args[0]
+        if value.op == "cast" and TYPES[value.dtype].half and TYPES[value.args[0].dtype].vector == "f32":  # type: ignore[index]
+            if value.args[0].dtype is torch.float32:
+                value = value.args[0]
+        return self.text_of[value.number]
 
     def _scatter(self, node: Value, pointer: str, expr: Any, place: Place, assignment: str) -> list[str]:
         memory = TYPES[self.names.dtypes[node.attrs[0]]].memory

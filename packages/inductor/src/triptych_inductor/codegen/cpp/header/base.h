@@ -128,16 +128,23 @@ INL i64 iota(long base, long step) { return widen(lane_numbers()) * splat(step) 
 INL i32 iota(int base, int step) { return lane_numbers() * step + base; }
 
 // float16 and bfloat16 are kept as float32 whose value the half type can hold; `round_*` makes it so.
-INL f32 from_bits(u16 x) { return (f32)(CV(x, u32) << 16); }
+#if ISA_AVX512 && !defined(__clang__)
+typedef short v16hi __attribute__((vector_size(32)));
+INL u32 wider(u16 x) { return (u32)__builtin_ia32_pmovzxwd512_mask((v16hi)x, (i32){}, (unsigned short)-1); }
+INL u16 narrower(u32 x) { return (u16)__builtin_ia32_pmovdw512_mask((i32)x, (v16hi){}, (unsigned short)-1); }
+#else
+INL u32 wider(u16 x) { return CV(x, u32); }
+INL u16 narrower(u32 x) { return CV(x, u16); }
+#endif
+INL f32 from_bits(u16 x) { return (f32)(wider(x) << 16); }
 INL u32 rounded_bits(f32 x) {
   u32 b = (u32)x;
   u32 r = b + 0x7fffu + ((b >> 16) & 1u);
   return (x == x) ? r : (u32)(0x7fc00000u - (u32){});
 }
 INL f32 round_bf16(f32 x) { return (f32)(rounded_bits(x) & 0xffff0000u); }
-INL u16 bits_bf16(f32 x) { return CV(rounded_bits(x) >> 16, u16); }
+INL u16 bits_bf16(f32 x) { return narrower(rounded_bits(x) >> 16); }
 #if ISA_AVX512
-typedef short v16hi __attribute__((vector_size(32)));
 INL f32 from_half(u16 x) { return __builtin_ia32_vcvtph2ps512_mask((v16hi)x, (f32){}, (unsigned short)-1, 4); }
 INL u16 bits_f16(f32 x) { return (u16)__builtin_ia32_vcvtps2ph512_mask(x, 0, (v16hi){}, (unsigned short)-1); }
 #elif ISA_AVX2

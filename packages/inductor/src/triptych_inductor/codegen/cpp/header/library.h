@@ -39,6 +39,11 @@ static double inverse_erf(double x) {
     y = 2.83297682 + w * (1.00167406 + w * (0.00943887047 + w * (-0.0076224613 + w * y)));
   }
   y *= x;
+  double beyond = 1.0 - __builtin_fabs(x);
+  if (w > 1.0 && beyond < 1e-6) {  // further out the asymptotic form of erfc is nearer
+    y = __builtin_sqrt(-__builtin_log(beyond));
+    y = __builtin_copysign(__builtin_sqrt(-__builtin_log(beyond * 1.7724538509055160 * y)), x);
+  }
   for (int step = 0; step < 3; step++) {
     double a = __builtin_fabs(x), tail = (1.0 - a) - __builtin_erfc(__builtin_fabs(y));
     double error = a > 0.5 ? (x < 0.0 ? -tail : tail) : __builtin_erf(y) - x;

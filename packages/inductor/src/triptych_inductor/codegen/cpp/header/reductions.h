@@ -20,16 +20,43 @@ template <class T> struct Limits {
 template <> struct Limits<float> { static constexpr float low = -__builtin_inff(), high = __builtin_inff(); };
 template <> struct Limits<double> { static constexpr double low = -__builtin_inf(), high = __builtin_inf(); };
 
-// Folds the lanes of v, in the order of lanes, with a vector operation on rotated copies of memory.
-template <class V, class F> INL V fold_lanes(V v, F combine) {
-  scalar_of<V> t[2 * N];
-  for (int half = N / 2; half; half /= 2) {
-    store(t, v);
-    store(t + N, v);
-    v = combine(v, load((const scalar_of<V> *)t + half));
-  }
-  return v;
+// Lanes rotated by `by` places.
+#if defined(__clang__)
+template <int by, class V> INL V rotated(V v) { V r; for (int l = 0; l < N; l++) r[l] = v[(l + by) % N]; return r; }
+template <int by, class V> INL V rotated_half(V v) { V r; for (int l = 0; l < N / 2; l++) r[l] = v[(l + by) % (N / 2)]; return r; }
+#else
+template <int by, class V> INL V rotated(V v) { return __builtin_shuffle(v, (lane_numbers() + by) & (N - 1)); }
+template <int by, class V> INL V rotated_half(V v) {
+  return __builtin_shuffle(v, (CV(lo(lane_numbers()), i64h) + by) & (N / 2 - 1));
 }
+#endif
+template <int by, class V> INL V rotated_narrow(V v) {
+  scalar_of<V> t[2 * N];
+  store(t, v);
+  store(t + N, v);
+  return load((const scalar_of<V> *)t + by);
+}
+template <int by> INL i8 rotated(i8 v) { return rotated_narrow<by>(v); }
+template <int by> INL u8 rotated(u8 v) { return rotated_narrow<by>(v); }
+template <int by> INL i16 rotated(i16 v) { return rotated_narrow<by>(v); }
+#define ROTATED_PAIR(V) \
+  template <int by> INL V rotated(V v) { \
+    if constexpr (by == N / 2) return {v.b, v.a}; \
+    else return {rotated_half<by>(v.a), rotated_half<by>(v.b)}; /* after the halves were brought together */ \
+  }
+ROTATED_PAIR(f64) ROTATED_PAIR(i64)
+
+// All lanes brought together, the result in each.
+template <class V, class F> INL V fold_lanes(V v, F combine) {
+  if constexpr (N > 8) v = combine(v, rotated<(N > 8 ? 8 : 1)>(v));
+  if constexpr (N > 4) v = combine(v, rotated<(N > 4 ? 4 : 1)>(v));
+  v = combine(v, rotated<2>(v));
+  return combine(v, rotated<1>(v));
+}
+template <class V> INL V plus(V x, V y) { return x + y; }
+// The sum of all lanes, added up in double.
+INL double lane_sum(f64 x) { return fold_lanes(x, plus<f64>).a[0]; }
+INL double lane_sum(f32 x) { return lane_sum(to_f64(x)); }
 
 #define SIMPLE_REDUCTION(name, identity, expr) \
   template <class V> struct name { \
@@ -68,27 +95,21 @@ template <class V> struct Sum {
     block = block + other.block;
   }
   METHOD void across() {
-    scalar_of<V> t[N], r[N];
-    store(t, block + total);
-    store(r, lost);
-    double s = 0, c = 0;
-    for (int l = 0; l < N; l++) {
-      double x = t[l], y = s + x;
-      c += (__builtin_fabs(s) >= __builtin_fabs(x) ? (s - y) + x : (x - y) + s) + r[l];
-      s = y;
-    }
-    block = splat((scalar_of<V>)(c == c ? s + c : s));
+    V rest = sel(eq(lost, lost), lost, V{});  // not a number after an infinity
+    block = splat((scalar_of<V>)(lane_sum(block + total) + lane_sum(rest)));
     total = lost = V{};
   }
-  METHOD V result() const { return block + (sel(eq(lost, lost), total + lost, total)); }
+  METHOD V result() const { return block + sel(eq(lost, lost), total + lost, total); }
 };
 
-// Mean and sum of squared deviations. Within a block deviations are taken from the block's first value; blocks are joined as by Chan.
+// Mean and sum of squared deviations. Within a block deviations are taken from the block's first value; blocks are joined as
+// by Chan et al.; lanes through the mean of all.
 template <class V> struct Welford {
   typedef scalar_of<V> T;
   V mean = {}, m2 = {}, count = {};
   V shift = {}, sum = {}, squares = {};
   long n = 0;
+  bool empty = true;
   METHOD void step(V x) {
     if (n == 0) shift = x;
     V d = x - shift;
@@ -97,35 +118,39 @@ template <class V> struct Welford {
     n++;
   }
   METHOD void join(V other_mean, V other_m2, V other_count) {
+    if (empty) {
+      mean = other_mean;
+      m2 = other_m2;
+      count = other_count;
+      empty = false;
+      return;
+    }
     V all = count + other_count, weight = sel(gt(all, V{}), other_count / all, V{}), delta = other_mean - mean;
-    mean = sel(eq(weight, splat((T)1)), other_mean, fma(delta, weight, mean));
+    mean = sel(eq(count, V{}), other_mean, fma(delta, weight, mean));
     m2 = m2 + other_m2 + sel(gt(count, V{}) & gt(other_count, V{}), delta * delta * count * weight, V{});
     count = all;
   }
   METHOD void step(V x, long k) { mask m = first(k); join(sel(m, x, mean), V{}, sel(m, splat((T)1), V{})); }
   METHOD void flush() {
     if (n == 0) return;
-    V c = splat((T)n), d = sum / c;
-    join(shift + d, maximum(squares - sum * d, V{}), c);
+    V c = splat((T)n), d = sum * splat((T)1 / (T)n), rest = fma(-sum, d, squares);
+    join(shift + d, sel(lt(rest, V{}), V{}, rest), c);
     sum = squares = V{};
     n = 0;
   }
-  METHOD void merge(Welford other) { flush(); other.flush(); join(other.mean, other.m2, other.count); }
+  METHOD void merge(Welford other) {
+    flush();
+    other.flush();
+    if (!other.empty) join(other.mean, other.m2, other.count);
+  }
   METHOD void across() {
     flush();
-    for (int half = N / 2; half; half /= 2) {
-      Welford other;
-      other.mean = rotated(mean, half);
-      other.m2 = rotated(m2, half);
-      other.count = rotated(count, half);
-      join(other.mean, other.m2, other.count);
-    }
-  }
-  static METHOD V rotated(V v, int by) {
-    T t[2 * N];
-    store(t, v);
-    store(t + N, v);
-    return load((const T *)t + by);
+    double all = lane_sum(count), center = all > 0 ? lane_sum(mean * count) / all : 0.0;
+    V delta = sel(gt(count, V{}), mean - splat((T)center), V{});
+    double rest = lane_sum(delta * count);  // what the rounding of the center left
+    m2 = splat((T)(lane_sum(fma(delta * delta, count, m2)) - (all > 0 ? rest * rest / all : 0.0)));
+    mean = splat((T)(center == center && all > 0 ? (T)center + rest / all : center));
+    count = splat((T)all);
   }
 };
 

@@ -1,0 +1,64 @@
+"""Speed of generated kernels against eager: `python benchmark_kernels.py [substring]`. GB/s count each tensor once."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import torch
+from sample_kernels import *  # noqa: F403
+from sample_kernels import Sample
+
+from triptych_inductor.runtime import compile_kernels
+
+BF16 = torch.bfloat16
+
+
+def samples() -> dict[str, Sample]:
+    n = 1 << 20
+    return {
+        "gelu f32": gelu(n), "gelu bf16": gelu(n, BF16), "tanh gelu f32": tanh_gelu(n), "tanh gelu bf16": tanh_gelu(n, BF16),
+        "silu mul f32": silu_mul(n), "silu mul bf16": silu_mul(n, BF16), "bf16 to f32": cast(n, BF16, F32), "f32 to bf16": cast(n, F32, BF16),
+        "f16 to f32": cast(n, torch.float16, F32), "f32 to f16": cast(n, F32, torch.float16), "dropout": dropout_mask(n), "adamw": adamw(n),
+        "softmax 4096x128": softmax(4096, 128), "softmax 512x1024": softmax(512, 1024), "softmax bf16 4096x128": softmax(4096, 128, BF16),
+        "softmax backward 4096x128": softmax_backward(4096, 128), "log softmax 64x30522": log_softmax(64, 30522),
+        "layer norm 512x256": layer_norm(512, 256), "layer norm 4096x768": layer_norm(4096, 768), "layer norm bf16": layer_norm(4096, 768, BF16),
+        "layer norm backward 4096x768": layer_norm_backward(4096, 768), "column sums 512x256": column_sums(512, 256),
+        "column sums 4096x768": column_sums(4096, 768), "column sums 65536x64": column_sums(65536, 64), "column sums bf16": column_sums(4096, 768, BF16),
+        "total sum": total_sum(n), "batch norm 8x64x3136": batch_norm(8, 64, 3136, False), "batch norm last": batch_norm(8, 64, 3136, True),
+        "batch norm last c=512": batch_norm(8, 512, 49, True), "add transposed 1024": add_transposed(1024), "embedding": embedding(4096, 256, 30000),
+    }  # fmt: skip
+
+
+def seconds(run, least: float = 0.1) -> float:
+    """Fastest of repeated runs."""
+    run()
+    times, end = [], time.perf_counter() + least
+    while time.perf_counter() < end or len(times) < 5:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[len(times) // 5]
+
+
+def main() -> None:
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    chosen = {name: s for name, s in samples().items() if wanted in name}
+    for k, sample in enumerate(chosen.values()):
+        sample.kernel.name = f"kernel_{k}"
+    start = time.perf_counter()
+    library = compile_kernels([s.kernel for s in chosen.values()]).result()
+    print(f"built in {time.perf_counter() - start:.2f} s; {torch.get_num_threads()} threads")
+    print(f"{'kernel':30} {'us':>9} {'eager us':>9} {'ratio':>6} {'GB/s':>6}  error")
+    for name, sample in chosen.items():
+        call = library[sample.kernel.name]
+        ours = seconds(lambda: call(*sample.inputs, *sample.outputs))
+        eager = seconds(lambda: sample.eager(*sample.inputs))
+        want = sample.eager(*sample.inputs)
+        want = want if isinstance(want, tuple) else (want,)
+        error = max(float((a.double() - b.double()).abs().max()) for a, b in zip(sample.outputs, want, strict=False))
+        print(f"{name:30} {ours * 1e6:9.1f} {eager * 1e6:9.1f} {eager / ours:6.2f} {sample.bytes / ours / 1e9:6.1f}  {error:.1e}")
+
+
+if __name__ == "__main__":
+    main()
