@@ -17,7 +17,7 @@ from triptych_dynamo import interpreter
 from triptych_dynamo._eval_frame import Unhooked
 from triptych_dynamo.emit.continuation import Layout, stack_name
 from triptych_dynamo.emit.cut import Cut
-from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body
+from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body, takes_list
 from triptych_dynamo.errors import GraphBreakError, TracedException, Unsupported
 from triptych_dynamo.interpreter.root_locals import RootLocals
 from triptych_dynamo.sources import CellSource, LocalSource
@@ -188,6 +188,6 @@ def _run(frame: Frame) -> tuple[Value | None, Unsupported | None]:
 def unhooked(compiled: Callable[..., Any]) -> Any:
     """A graph's callable for code that runs under the hook: what it runs is none of the region's frames."""
     wrapped = Unhooked(compiled)
-    if getattr(compiled, "_boxed_call", False):
+    if takes_list(compiled):
         wrapped._boxed_call = True
     return wrapped

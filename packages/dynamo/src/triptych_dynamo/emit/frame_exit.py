@@ -112,7 +112,7 @@ class FrameCode:
         writer.load_object(compiled)
         for source in sources:
             writer.load_source(source)
-        if getattr(compiled, "_boxed_call", False):
+        if takes_list(compiled):
             writer.build("LIST", len(sources))
             writer.call(1)
         else:
@@ -123,6 +123,20 @@ class FrameCode:
         writer.emit(build.unpack(len(usage.outputs)))
         for index in range(len(usage.outputs)):
             writer.emit(build.store_fast(output_name(index)))
+
+
+def takes_list(compiled: Callable[..., Any]) -> bool:
+    """Whether a graph's callable takes its arguments as one list, which it may empty.
+
+    The mark alone does not say so: wrappers that take `*args` carry it over from what they wrap.
+    """
+    if not getattr(compiled, "_boxed_call", False):
+        return False
+    try:
+        parameters = list(inspect.signature(compiled).parameters.values())
+    except (TypeError, ValueError):  # a callable of an extension module
+        return True
+    return len(parameters) == 1 and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL
 
 
 def return_body(value: Value) -> Callable[[Writer], None]:
