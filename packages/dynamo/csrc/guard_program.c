@@ -1,6 +1,8 @@
 /* GuardProgram: construction from a list of tuples, the run loop, and the Python type around it. */
 #include "guard_program.h"
 
+#include "snapshot.h"
+
 static const OpRow *const TABLES[] = {READ_ROWS, CHECK_ROWS, TENSOR_ROWS, SHAPE_ROWS};
 
 static const OpRow *find_row(const char *name) {
@@ -18,21 +20,36 @@ static int run_ops(const GuardProgram *program, Run *run) {
     return -1;
 }
 
-Py_ssize_t guard_program_run(GuardProgram *program, PyObject *const *locals, PyObject *function) {
-    Py_ssize_t width = program->slot_count + program->owned_limit;
-    PyObject **space = program->scratch;
-    bool borrowed = !program->busy; /* a check that runs user code may come back here, or let another thread in */
-    if (borrowed)
-        program->busy = true;
-    else if ((space = PyMem_Malloc(sizeof(PyObject *) * (width + 1))) == NULL)
-        return 0;
+static void release_owned(Run *run) {
+    for (Py_ssize_t i = 0; i < run->owned_count; i++) Py_DECREF(run->owned[i]);
+    run->owned_count = 0;
+}
+
+/* A check that came while another of this program is under way: with space of its own, and in full. */
+static Py_ssize_t run_aside(GuardProgram *program, PyObject *const *locals, PyObject *function) {
+    PyObject **space = PyMem_Malloc(sizeof(PyObject *) * (program->slot_count + program->owned_limit + 1));
+    if (space == NULL) return 0;
     Run run = {space, space + program->slot_count, 0, locals, function};
     Py_ssize_t violated = run_ops(program, &run);
-    for (Py_ssize_t i = 0; i < run.owned_count; i++) Py_DECREF(run.owned[i]);
-    if (borrowed)
-        program->busy = false;
-    else
-        PyMem_Free(space);
+    release_owned(&run);
+    PyMem_Free(space);
+    return violated;
+}
+
+Py_ssize_t guard_program_run(GuardProgram *program, PyObject *const *locals, PyObject *function) {
+    /* A check that runs user code may come back here, or let another thread in. */
+    if (program->busy) return run_aside(program, locals, function);
+    program->busy = true;
+    Run run = {program->scratch, program->scratch + program->slot_count, 0, locals, function};
+    Py_ssize_t violated = snapshot_run(program, &run);
+    if (violated == STALE) {
+        release_owned(&run);
+        run.slots = program->scratch;
+        violated = run_ops(program, &run);
+        if (violated < 0) snapshot_record(program, run.slots);
+    }
+    release_owned(&run);
+    program->busy = false;
     return violated;
 }
 
@@ -43,12 +60,14 @@ static int parse_op(GuardProgram *self, Op *op, PyObject *tuple) {
     const OpRow *row = find_row(name);
     if (row == NULL) return -1;
     op->step = row->step;
+    op->row = row;
     op->object = Py_NewRef(object);
     if (op->slot >= self->slot_count || op->other >= self->slot_count) {
         PyErr_Format(PyExc_ValueError, "operation %s names a slot past the last", name);
         return -1;
     }
     if (row->creates) self->owned_limit++;
+    if (row->memo == MEMO_INSTANCE_DICT) self->dict_reads++;
     return row->prepare ? row->prepare(op) : 0;
 }
 
@@ -83,7 +102,8 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         }
     }
     self->scratch = PyMem_Calloc(slots + self->owned_limit + 1, sizeof(PyObject *));
-    if (self->scratch) return (PyObject *)self;
+    self->strikes = PyMem_Calloc(slots + 1, 1);
+    if (self->scratch && self->strikes) return (PyObject *)self;
 no_memory:
     Py_DECREF(self);
     return PyErr_NoMemory();
@@ -96,6 +116,7 @@ static int program_traverse(GuardProgram *self, visitproc visit, void *arg) {
 }
 
 static int program_clear(GuardProgram *self) {
+    snapshot_free(self);
     release_ops(self);
     Py_CLEAR(self->guards);
     return 0;
@@ -106,6 +127,7 @@ static void program_dealloc(GuardProgram *self) {
     program_clear(self);
     PyMem_Free(self->ops);
     PyMem_Free(self->scratch);
+    PyMem_Free(self->strikes);
     Py_TYPE(self)->tp_free(self);
 }
 

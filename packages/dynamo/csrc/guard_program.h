@@ -25,14 +25,31 @@ struct Op {
     int32_t flag;
     PyObject *object; /* constant, held */
     void *data;       /* payload made by the row's `prepare`, freed with PyMem_Free */
+    const struct OpRow *row;
 };
 
+/* What an operation's outcome hangs on, for snapshots; the default hangs on anything and runs at each check. */
+typedef enum {
+    MEMO_NEVER,
+    MEMO_PINNED,        /* gives a constant */
+    MEMO_INSTANCE_DICT, /* the word that holds the dictionary */
+    MEMO_ITEM,          /* the dictionary's version */
+    MEMO_INDEX,         /* the same, or nothing for a tuple */
+    MEMO_TYPE,          /* the object's type */
+    MEMO_IDENTITY,      /* which object it is */
+    MEMO_TWO,           /* which objects the two are */
+    MEMO_VALUE,         /* which object, where that cannot change */
+    MEMO_CONTENTS,      /* the version of a dictionary */
+    MEMO_KEYS,          /* the same, but for dictionaries that keep their order elsewhere */
+} Memo;
+
 /* A row of the table of operations. `prepare` turns the constant into a payload: 0, or -1 with an exception. */
-typedef struct {
+typedef struct OpRow {
     const char *name;
     OpStep step;
     int (*prepare)(Op *op);
     bool creates; /* the read gives a new reference */
+    Memo memo;
 } OpRow;
 
 typedef struct {
@@ -43,6 +60,9 @@ typedef struct {
     Py_ssize_t owned_limit;
     PyObject **scratch; /* slots and owned references of a run, when none is going on */
     bool busy;
+    Py_ssize_t dict_reads;
+    struct Snapshot *snapshot;
+    uint8_t *strikes; /* by slot: how often it changed right after a snapshot */
     PyObject *guards; /* what the ops' guard indices mean, for whoever asks */
 } GuardProgram;
 

@@ -521,6 +521,79 @@ def check_tracing():
         assert "root" in events and "helper" in events
 
 
+# -- snapshots of guards on object trees ------------------------------------------------------------------------------
+class Leaf:
+    def __init__(self):
+        self.a = self.b = self.value = 0
+        self.table = {}
+
+    def store(self, value):
+        self.value = value
+
+
+def check_snapshots():
+    class Holder:
+        pass
+
+    root = Holder()
+    names = [f"leaf{i}" for i in range(8)]
+    for name in names:
+        setattr(root, name, Leaf())
+    operations = [("local", 0, 0, 0, 0, None), ("instance_dict", 0, 1, 0, 0, None)]
+    for index, name in enumerate(names):
+        leaf, own, value, table = range(2 + 4 * index, 6 + 4 * index)
+        operations += [
+            ("dict_item", 1, leaf, 0, index, name),
+            ("type_is", leaf, 0, 0, index, Leaf),
+            ("instance_dict", leaf, own, 0, index, None),
+            ("dict_item", own, value, 0, index, "value"),
+            ("equals", value, 0, 0, index, 0),
+            ("dict_item", own, table, 0, index, "table"),
+            ("truth", table, 0, 0, index, None),
+        ]
+    guards = native.GuardProgram(operations, 2 + 4 * len(names))
+
+    def failed():
+        return guards.failed((root,))
+
+    class Other(Leaf):
+        pass
+
+    assert failed() is None
+    for turn in range(400):
+        for _ in range(turn % 3 + (40 if turn % 50 == 0 else 0)):
+            assert failed() is None
+        leaf = getattr(root, names[turn % 8])
+        leaf.store(turn + 1)  # a store that the interpreter specialises
+        assert failed() == turn % 8, turn
+        leaf.store(0)
+        assert failed() is None
+        leaf.table["x"] = 1
+        assert failed() == turn % 8
+        leaf.table.clear()
+        assert failed() is None
+        if turn % 7 == 0:
+            leaf.__class__ = Other
+            assert failed() == turn % 8
+            leaf.__class__ = Leaf
+        if turn % 11 == 0:
+            old, leaf.__dict__ = leaf.__dict__, {**leaf.__dict__, "value": 1}
+            assert failed() == turn % 8
+            leaf.__dict__ = old
+        if turn % 13 == 0:
+            setattr(root, names[turn % 8], Leaf())
+            gc.collect()
+        if turn % 17 == 0:
+            del leaf.table
+            assert (failed() == turn % 8) == (getattr(root, names[turn % 8]) is leaf)
+            leaf.table = {}
+        assert failed() is None
+    reference = weakref.ref(root)
+    root = leaf = None
+    gc.collect()
+    assert reference() is None
+
+
 CHECKS = {name[6:]: value for name, value in list(globals().items()) if name.startswith("check_")}
 
 if __name__ == "__main__":

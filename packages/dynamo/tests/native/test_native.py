@@ -1,4 +1,4 @@
-"""The C extension on every supported interpreter installed here: built into a temporary folder, checked without torch."""
+"""The C extension on every supported interpreter installed here: built in a temporary folder, checked without torch."""
 
 import os
 import shlex
