@@ -7,6 +7,8 @@ forward's outputs, the final values of inputs that the graph itself is to overwr
 from __future__ import annotations
 
 import contextlib
+import keyword
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,9 @@ from triptych_aot_autograd.partition.parts import Partition
 from triptych_aot_autograd.runtime.compile import compile_joint
 
 
+RESERVED = frozenset(("device", "inf", "nan", "torch", "self", "fx_pytree", "pytree", "NoneType"))  # names in fx's generated code
+
+
 @dataclass(frozen=True)
 class InputDesc:
     """An input of the joint graph. kind: 'parameter', 'buffer', 'input' or 'tangent'; `target` is its name in the program."""
@@ -31,8 +36,9 @@ class InputDesc:
     @property
     def name(self) -> str:
         """A name fit for an fx placeholder."""
-        text = "".join(c if c.isalnum() or c == "_" else "_" for c in self.target)
-        return text if text[:1].isalpha() or text[:1] == "_" else f"p_{text}"
+        text = re.sub(r"\W", "_", self.target)
+        plain = text.isidentifier() and not keyword.iskeyword(text) and text not in RESERVED
+        return text if plain else f"p_{text}"
 
     def __str__(self) -> str:
         return f"{self.kind} {self.target}"
@@ -116,7 +122,7 @@ class JointGraph:
     @property
     def results(self) -> list[Any]:
         """The output tuple, in the order of `outputs`."""
-        return list(next(reversed(self.graph.nodes)).args[0])
+        return list(self.graph.output_node().args[0])
 
     def of_kind(self, *kinds: str) -> list[tuple[Any, OutputDesc]]:
         """Results (node and description) of some kinds."""

@@ -52,7 +52,7 @@ def remove_noop_ops(graph: Graph, changed: set[Node]) -> int:
     A copy that feeds the graph's output stays (it keeps two memories apart), and so does one of an input that the function changes.
     """
     removed = 0
-    output = next(reversed(graph.nodes))
+    output = graph.output_node()
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target not in NOOP_WHEN_FACTS_EQUAL:
             continue
