@@ -32,10 +32,20 @@ class Source:
         return next(self.path())
 
 
+def _cached_hash(self: Any) -> int:
+    """The hash of a source's fields, computed once: sources are long chains that are looked up often."""
+    known = self.__dict__.get("_hash")
+    if known is None:
+        values = [getattr(self, name) for name in self.__dataclass_fields__]
+        known = self.__dict__["_hash"] = hash((type(self).__name__, *values))
+    return known  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True)
 class LocalSource(Source):
     """Parameter `name` of the compiled frame."""
 
+    __hash__ = _cached_hash
     base = None
     name: str
 
@@ -47,6 +57,7 @@ class LocalSource(Source):
 class CellSource(Source):
     """The cell object of free variable `name` of the compiled function (its content is `ContentSource`)."""
 
+    __hash__ = _cached_hash
     base = None
     name: str
 
@@ -80,6 +91,7 @@ class PinnedSource(Source):
 class GlobalSource(Source):
     """Global variable `name`; `base` is the `PinnedSource` of its globals dictionary."""
 
+    __hash__ = _cached_hash
     base: PinnedSource
     name: str
 
@@ -91,6 +103,7 @@ class GlobalSource(Source):
 class AttrSource(Source):
     """`getattr(base, name)` by the full attribute protocol."""
 
+    __hash__ = _cached_hash
     base: Source
     name: str
 
@@ -102,6 +115,7 @@ class AttrSource(Source):
 class InstanceDictSource(Source):
     """`object.__getattribute__(base, '__dict__')`, read without running user code."""
 
+    __hash__ = _cached_hash
     base: Source
 
     def __str__(self) -> str:
@@ -112,6 +126,7 @@ class InstanceDictSource(Source):
 class ItemSource(Source):
     """`base[key]` of a list, tuple or dictionary, read without running user code; `key` is a constant."""
 
+    __hash__ = _cached_hash
     base: Source
     key: Any
 
@@ -123,6 +138,7 @@ class ItemSource(Source):
 class DictKeySource(Source):
     """The `index`-th key of a dictionary, in its order (for keys that are not constants)."""
 
+    __hash__ = _cached_hash
     base: Source
     index: int
 
@@ -134,6 +150,7 @@ class DictKeySource(Source):
 class ContentSource(Source):
     """What a cell object holds."""
 
+    __hash__ = _cached_hash
     base: Source
 
     def __str__(self) -> str:
@@ -144,6 +161,7 @@ class ContentSource(Source):
 class TypeSource(Source):
     """`type(base)`."""
 
+    __hash__ = _cached_hash
     base: Source
 
     def __str__(self) -> str:
@@ -154,6 +172,7 @@ class TypeSource(Source):
 class GradSource(Source):
     """`base.grad` of a tensor."""
 
+    __hash__ = _cached_hash
     base: Source
 
     def __str__(self) -> str:
@@ -164,6 +183,7 @@ class GradSource(Source):
 class TensorSizeSource(Source):
     """`base.size(dim)`, an integer; only shape guards and symbols have it."""
 
+    __hash__ = _cached_hash
     base: Source
     dim: int
 
@@ -175,6 +195,7 @@ class TensorSizeSource(Source):
 class TensorStrideSource(Source):
     """`base.stride(dim)`, an integer."""
 
+    __hash__ = _cached_hash
     base: Source
     dim: int
 
@@ -186,6 +207,7 @@ class TensorStrideSource(Source):
 class TensorOffsetSource(Source):
     """`base.storage_offset()`, an integer."""
 
+    __hash__ = _cached_hash
     base: Source
 
     def __str__(self) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import builtins
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import GlobalSource, PinnedSource
+from triptych_dynamo.values.common import is_trusted_name
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -26,6 +28,7 @@ class GlobalScope:
     def __init__(self, namespace: dict[str, Any], label: str) -> None:
         self.namespace = namespace
         self.source = PinnedSource(namespace, label)
+        self.trusted = is_trusted_name(namespace.get("__name__") or "")  # its functions and modules are taken as given
         self._read: dict[str, Value] = {}
         self._written: dict[str, Any] = {}
         found = namespace.get("__builtins__", builtins)
@@ -40,7 +43,9 @@ class GlobalScope:
         elif name in self._read:
             return self._read[name]
         elif name in self.namespace:
-            value = self._read[name] = tx.wrap(self.namespace[name], GlobalSource(self.source, name))
+            found = self.namespace[name]
+            source = None if self.trusted and (callable(found) or isinstance(found, ModuleType)) else GlobalSource(self.source, name)
+            value = self._read[name] = tx.wrap(found, source)
             return value
         if name not in self.builtins:
             tx.raise_python(NameError, f"name {name!r} is not defined")

@@ -7,7 +7,6 @@ for all instances; those of torch and of the standard library are taken as given
 from __future__ import annotations
 
 import functools
-import sys
 from types import (
     ClassMethodDescriptorType,
     FunctionType,
@@ -20,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import ABSENT, lookup
+from triptych_dynamo.values.common import ABSENT, is_trusted_name, lookup
 from triptych_dynamo.values.functions import MethodValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
-_TRUSTED = frozenset({"torch", "builtins", *sys.stdlib_module_names})
 
 
 def defines(cls: type, name: str) -> Any:
@@ -43,11 +41,6 @@ def is_data_descriptor(raw: Any) -> bool:
 def is_trusted(cls: type) -> bool:
     """Whether the class's own code is taken as given (torch, the standard library)."""
     return is_trusted_name(getattr(cls, "__module__", None) or "")
-
-
-def is_trusted_name(module: str) -> bool:
-    """Whether functions of the module of this name are taken as given."""
-    return module.partition(".")[0] in _TRUSTED
 
 
 def class_source(owner: type, name: str, raw: Any) -> Source | None:

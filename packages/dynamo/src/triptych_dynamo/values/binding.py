@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.common import Unread
 from triptych_dynamo.values.constant import ConstantValue
 
 if TYPE_CHECKING:
@@ -59,11 +60,20 @@ def _bind_keywords(
 def _fill_defaults(function: FunctionValue, bound: dict[str, Value]) -> None:
     code = function.code
     first = code.co_argcount - len(function.defaults)
-    for name, value in zip(code.co_varnames[first : code.co_argcount], function.defaults, strict=True):
-        bound.setdefault(name, value)
+    for index, name in enumerate(code.co_varnames[first : code.co_argcount]):
+        if name not in bound:
+            bound[name] = read_default(function.defaults, index)
     for name in code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
-        if name in function.kwdefaults:
-            bound.setdefault(name, function.kwdefaults[name])
+        if name not in bound and name in function.kwdefaults:
+            bound[name] = read_default(function.kwdefaults, name)
+
+
+def read_default(defaults: Any, key: Any) -> Value:
+    """A default that the call uses: only now it is wrapped and guarded."""
+    found = defaults[key]
+    if isinstance(found, Unread):
+        found = defaults[key] = found.read()
+    return found  # type: ignore[no-any-return]
 
 
 def raise_type_error(tx: Frame, name: str, text: str) -> None:

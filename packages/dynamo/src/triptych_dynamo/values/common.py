@@ -7,6 +7,7 @@ families through the registry of builders that they fill).
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,12 @@ class Unread:
 
 
 ABSENT = object()
+_TRUSTED = frozenset({"torch", "builtins", *sys.stdlib_module_names})
+
+
+def is_trusted_name(module: str) -> bool:
+    """Whether functions of the module of this name are taken as given (torch, the standard library)."""
+    return module.partition(".")[0] in _TRUSTED
 
 
 def lookup(cls: type, name: str) -> tuple[type, Any]:

@@ -13,6 +13,7 @@ from triptych_dynamo.sources import AttrSource, GlobalSource, ItemSource, Pinned
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.binding import bind_arguments
 from triptych_dynamo.values.cells import CellValue
+from triptych_dynamo.values.common import Unread, is_trusted_name
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.generators import GeneratorValue
 from triptych_dynamo.values.registry import wraps, wraps_if
@@ -40,8 +41,8 @@ class FunctionValue(Value):
         code: CodeType,
         namespace: dict[str, Any],
         *,
-        defaults: list[Value] | None = None,
-        kwdefaults: dict[str, Value] | None = None,
+        defaults: list[Any] | None = None,
+        kwdefaults: dict[str, Any] | None = None,
         closure: list[CellValue] | None = None,
         obj: FunctionType | None = None,
         source: Source | None = None,
@@ -144,7 +145,7 @@ class FunctionValue(Value):
         stores: dict[str, Value] = dict(self.attributes)
         if self.kwdefaults:
             cg.copy()
-            for key, value in self.kwdefaults.items():
+            for key, value in self.kwdefaults.items():  # of a function made in the trace: all read
                 cg.load_const(key)
                 cg.load(value)
             cg.build("MAP", len(self.kwdefaults))
@@ -254,11 +255,11 @@ def wrap_function(tx: Frame, obj: FunctionType, source: Source | None) -> Value:
     value = FunctionValue(obj.__code__, obj.__globals__, obj=obj, source=source)
     tx.trace.remember(obj, value)
     value.defaults = [
-        tx.wrap(item, ItemSource(AttrSource(source, "__defaults__"), index))
+        default_of(tx, obj, item, ItemSource(AttrSource(source, "__defaults__"), index))
         for index, item in enumerate(obj.__defaults__ or ())
     ]
     value.kwdefaults = {
-        key: tx.wrap(item, ItemSource(AttrSource(source, "__kwdefaults__"), key))
+        key: default_of(tx, obj, item, ItemSource(AttrSource(source, "__kwdefaults__"), key))
         for key, item in (obj.__kwdefaults__ or {}).items()
     }
     value.closure = [
@@ -266,6 +267,13 @@ def wrap_function(tx: Frame, obj: FunctionType, source: Source | None) -> Value:
         for index, cell in enumerate(obj.__closure__ or ())
     ]
     return value
+
+
+def default_of(tx: Frame, function: FunctionType, item: Any, source: Source) -> Any:
+    """A parameter's default, unread; constants of torch and of the standard library are taken as given."""
+    if type(item) in ConstantValue.ATOMS and is_trusted_name(function.__module__ or ""):
+        return ConstantValue(item)
+    return Unread(tx, item, source)
 
 
 @wraps(MethodType)

@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from triptych_dynamo.sources import PinnedSource, Source
-from triptych_dynamo.values.attributes import is_trusted_name
 from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.common import is_trusted_name
 from triptych_dynamo.values.registry import wraps_if
 
 if TYPE_CHECKING:
