@@ -64,7 +64,13 @@ static PyObject *run_bound(CompiledCallable *self, PyObject *const *locals, Py_s
         self->hits++;
     else if ((entry = ask(self, locals, count)) == NULL)
         return PyErr_Occurred() ? NULL : run_original(self, args, nargsf, kwnames);
-    PyObject *result = entry_run(entry, self->region, locals, count, self->function, true);
+    PyObject *result;
+    if (entry_is_original(entry, self->function)) {
+        entry->hits++;
+        result = run_original(self, args, nargsf, kwnames);
+    } else {
+        result = entry_run(entry, self->region, locals, count, self->function, true);
+    }
     Py_DECREF(entry);
     return result;
 }

@@ -192,8 +192,8 @@ PyTypeObject Entry_Type = {
     .tp_doc =
         "Entry(program, target, cells=(), nested=True, info=None)\n\n"
         "target takes every parameter of the original positionally (*args as a tuple, **kwargs as a dictionary). A code object\n"
-        "becomes a function with the original's globals and closure, `cells` following the closure's own. nested=False says that\n"
-        "no frame under it needs the hook.",
+        "becomes a function with the original's globals and closure, `cells` following the closure's own; the original's own code\n"
+        "means that the original runs as it is. nested=False says that no frame under it needs the hook.",
     .tp_new = entry_new,
     .tp_dealloc = (destructor)entry_dealloc,
     .tp_traverse = (traverseproc)entry_traverse,

@@ -67,6 +67,10 @@ Region *current_region(void);
 /* Call the entry's code on bound variables; `keep_closure`: the entry may hold on to the function's closure. */
 PyObject *entry_run(Entry *entry, Region *region, PyObject *const *locals, Py_ssize_t count, PyObject *function,
                     bool keep_closure);
+/* Whether the entry says that the original itself is to run: its target is the function's own code. */
+static inline bool entry_is_original(const Entry *entry, PyObject *function) {
+    return PyFunction_Check(function) && entry->target == PyFunction_GET_CODE(function);
+}
 /* How many variables of a frame of this code its caller fills in. */
 static inline Py_ssize_t parameter_count(const PyCodeObject *code) {
     return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);

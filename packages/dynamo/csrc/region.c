@@ -86,9 +86,13 @@ int region_serve(Region *region, PyCodeObject *code, PyObject *function, PyObjec
     Entry *entry = entries_find(slot->entries, locals, function);
     scope_leave(&saved);
     if (entry == NULL && (entry = ask(region, code, function, locals)) == NULL) return PyErr_Occurred() ? 1 : 0;
-    *result = entry_run(entry, region, locals, parameter_count(code), function, false);
+    bool original = entry_is_original(entry, function);
+    if (original)
+        entry->hits++;
+    else
+        *result = entry_run(entry, region, locals, parameter_count(code), function, false);
     Py_DECREF(entry);
-    return 1;
+    return !original;
 }
 
 /* -- the type ------------------------------------------------------------------------------------------------------------- */

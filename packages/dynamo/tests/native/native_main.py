@@ -184,6 +184,29 @@ def check_code_targets():
         raise AssertionError
 
 
+def check_original_as_target():
+    def fn(a, *rest, key=2, **more):
+        return a, rest, key, more, helper(1)
+
+    seen = []
+
+    def frame_miss(region, function, values):
+        seen.append(function.__name__)
+        return native.Entry(program(*is_type(0, int)), function.__code__)
+
+    def miss(callable, function, values):
+        return native.Entry(program(*is_type(0, int)), function.__code__, info="as it is")
+
+    compiled = native.CompiledCallable(fn, miss, native.Region(frame_miss))
+    for _ in range(3):
+        assert compiled(1, 2, 3, key=4, z=5) == (1, (2, 3), 4, {"z": 5}, 2)
+    assert seen == ["helper"] and compiled.entries[0].hits == 3 and (compiled.hits, compiled.misses) == (2, 1)
+    outer = native.CompiledCallable(lambda: fn(1, 2, key=3, y=4), lambda *_: None, native.Region(frame_miss))
+    for _ in range(3):
+        assert outer() == (1, (2,), 3, {"y": 4}, 2)
+    assert seen == ["helper", "fn", "helper"]
+
+
 def check_collection():
     def build():
         def fn(x):
