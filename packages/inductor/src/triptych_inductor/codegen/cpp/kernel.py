@@ -252,5 +252,5 @@ class KernelWriter:
 
     def _declare_locals(self, slots: str) -> None:
         for local in self.kernel.local:
-            if local.name in self.read_later:
+            if local.name in self.read_later and local.name not in self.names.rows:
                 self.code.line(f"{TYPES[local.dtype].vector} local_{c_name(local.name)}{slots};")

@@ -75,14 +75,19 @@ class ReductionLoops:
         return heap
 
     def _row_index(self, lanes: str) -> str:
-        index = self._position()
+        """Where a row has the value of a reduction point: lanes lie side by side."""
+        axes = list(range(len(self.kernel.reduction)))
+        if not lanes and self.plan.vector is not None:
+            axes = [k for k in axes if k != self.plan.vector] + [self.plan.vector]
+        index = self._position(axes)
         return f"(({index})*{self.plan.unroll} + u)*N" if lanes else index
 
-    def _position(self) -> str:
-        """Row-major position of the reduction point."""
+    def _position(self, axes: list[int] | None = None) -> str:
+        """Position of the reduction point, row-major in the order of `axes` (default: the kernel's)."""
         text = ""
-        for symbol, extent in zip(self.owner.reduction, self.kernel.reduction, strict=True):
-            text = symbol.name if not text else f"({text})*{self.owner.print.atom(extent)} + {symbol.name}"
+        for k in range(len(self.kernel.reduction)) if axes is None else axes:
+            name = self.owner.reduction[k].name
+            text = f"({text})*{self.owner.print.atom(self.kernel.reduction[k])} + {name}" if text else name
         return text or "0"
 
     # Tiles of outer points.
