@@ -96,6 +96,10 @@ class Builder:
         if any(e == 0 for e in target.size):
             return
         node = store_node(self.fresh_name("op"), value, target, self.hint, self.origin)
+        name, place = node.writes[0]
+        if any(read == name and index != place for read, index in node.reads):
+            self.realise(value)  # it reads elements that the loop has overwritten
+            node = store_node(self.fresh_name("op"), value, target, self.hint, self.origin)
         node.part = part
         self.add_node(node)
 
@@ -125,14 +129,15 @@ class Builder:
         elif users > 1 and (weight >= HEAVY or reads > 1) and self.hint(extents.product(tensor.size)) > 1:
             self.realise(tensor)
 
-    def finish_readers(self, name: str, source: LazyTensor) -> None:
-        """Before buffer `name` is overwritten: store all results that would still read it (`source` reads as it writes)."""
+    def finish_readers(self, name: str, source: LazyTensor, again: bool = False) -> None:
+        """Before buffer `name` is overwritten by `source`: store all results that would still read it.
+
+        `again`: `source` itself has further users.
+        """
         for tensor in self.results:
-            if tensor is not source and tensor.strided is None and name in tensor.read_buffers():
+            if (again or tensor is not source) and tensor.strided is None and name in tensor.read_buffers():
                 self.realise(tensor)
         self.results = [t for t in self.results if t.strided is None]
-        if source.strided is None and any(name in t.read_buffers() for t in source.pending() if t.base is not None):
-            self.realise(source)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 

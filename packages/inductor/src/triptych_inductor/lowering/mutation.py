@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.fx import Node as FxNode
 
 from triptych_inductor.ir.tensors import LazyTensor
 from triptych_inductor.lowering.common import broadcast, to_dtype
@@ -20,7 +21,9 @@ def copy_(ctx: Context, target: LazyTensor, source: LazyTensor, non_blocking: bo
         return NotImplemented
     if source.strided is not None and source.strided == window:
         return target
-    ctx.builder.finish_readers(window.buffer.name, source)
+    value_node = ctx.node.args[1]
+    again = isinstance(value_node, FxNode) and len(value_node.users) > 1
+    ctx.builder.finish_readers(window.buffer.name, source, again)
     value = to_dtype(broadcast(source, target)[0], target.dtype)
     ctx.builder.store(value, window)
     return target
