@@ -1,4 +1,5 @@
-"""Kernels run in Triton's interpreter, which must be chosen before Triton is imported; build tests use worker processes."""
+"""Kernels run in Triton's interpreter, which must be chosen before Triton is imported; build tests use worker
+processes."""
 
 import os
 import sys

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from triton_kernels import pointwise, run
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.table import OPS, result_dtype
+from triton_kernels import pointwise, run
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1.5, 3.0, -7.0, 1e-3, -1e-3, 20.0, -20.0, 1e4, float("nan"),
            float("inf"), float("-inf"), 0.25, 0.99, -0.99, 10.0, 1e-40]  # fmt: skip
@@ -19,7 +19,9 @@ def samples(dtype, arity):
         base = torch.tensor(SPECIAL, dtype=torch.float64).to(dtype)
     else:
         info = torch.iinfo(dtype)
-        base = torch.tensor([0, 1, 2, 3, 7, 100, info.max, info.max - 1, info.min, -1 if info.min else 5, 4, 8], dtype=torch.int64)
+        base = torch.tensor(
+            [0, 1, 2, 3, 7, 100, info.max, info.max - 1, info.min, -1 if info.min else 5, 4, 8], dtype=torch.int64
+        )
         base = base.to(dtype)
     columns = []
     for k in range(arity):
@@ -30,10 +32,12 @@ def samples(dtype, arity):
 
 EAGER = {
     "truediv": torch.true_divide, "floordiv": torch.floor_divide, "mod": torch.remainder, "neg": torch.neg,
-    "add": lambda a, b: a | b if a.dtype is torch.bool else a + b, "mul": lambda a, b: a & b if a.dtype is torch.bool else a * b,
+    "add": lambda a, b: a | b if a.dtype is torch.bool else a + b,
+    "mul": lambda a, b: a & b if a.dtype is torch.bool else a * b,
     "fma": lambda a, b, c: (a.double() * b.double() + c.double()).to(a.dtype) if a.is_floating_point() else a * b + c,
     "relu": torch.relu, "shift_left": torch.bitwise_left_shift, "shift_right": torch.bitwise_right_shift,
-    "fmod": torch.fmod, "sign": torch.sign, "floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "trunc": torch.trunc,
+    "fmod": torch.fmod, "sign": torch.sign, "floor": torch.floor, "ceil": torch.ceil, "round": torch.round,
+    "trunc": torch.trunc,
 }  # fmt: skip
 INTEGER_IDENTITY = {"floor", "ceil", "round", "trunc"}
 NO_ZERO_DIVISOR = {"floordiv", "mod", "remainder", "fmod"}
@@ -129,7 +133,9 @@ def test_bitcast_where_and_constants():
     def function(value):
         bits = ops.bitcast(value, torch.int32)
         flipped = ops.bitwise_xor(bits, ops.constant(-(2**31), torch.int32))
-        return ops.where(ops.isnan(value), ops.constant(float("-inf"), torch.float32), ops.bitcast(flipped, torch.float32))
+        return ops.where(
+            ops.isnan(value), ops.constant(float("-inf"), torch.float32), ops.bitcast(flipped, torch.float32)
+        )
 
     out = torch.empty_like(a)
     run(pointwise(function, a, out_dtype=torch.float32), a, out)
@@ -138,7 +144,9 @@ def test_bitcast_where_and_constants():
     assert torch.equal(out.signbit(), expected.signbit())
 
 
-@pytest.mark.parametrize("value,dtype", [(2**63 - 1, torch.int64), (-(2**63), torch.int64), (255, torch.uint8), (True, torch.bool)])
+@pytest.mark.parametrize(
+    "value,dtype", [(2**63 - 1, torch.int64), (-(2**63), torch.int64), (255, torch.uint8), (True, torch.bool)]
+)
 def test_extreme_constants(value, dtype):
     a = torch.zeros(3, dtype=dtype)
     out = torch.zeros(3, dtype=dtype)

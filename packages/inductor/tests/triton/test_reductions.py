@@ -1,10 +1,11 @@
-"""Reductions of every kind and dtype under every layout, against eager: inner and outer axis, several axes, ties, NaN."""
+"""Reductions of every kind and dtype under every layout, against eager: inner and outer axis, several axes, ties,
+NaN."""
 
 import pytest
 import torch
-from triton_kernels import CUDA, LAYOUTS, layer_norm, reduction, relaid, run, softmax
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.kernel import Kernel, LocalArg, Stage, TensorArg
+from triton_kernels import CUDA, LAYOUTS, layer_norm, reduction, relaid, run, softmax
 
 F32 = torch.float32
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
@@ -60,7 +61,12 @@ def test_kind(kind, axis, layout):
 def test_nan_and_ties(kind, layout):
     nan = float("nan")
     a = torch.tensor(
-        [[1.0, nan, 3.0, nan, 9.0, 9.0, 1.0], [2.0, 5.0, 5.0, 2.0, 5.0, 2.0, 2.0], [float("-inf")] * 7, [float("inf")] * 7]
+        [
+            [1.0, nan, 3.0, nan, 9.0, 9.0, 1.0],
+            [2.0, 5.0, 5.0, 2.0, 5.0, 2.0, 2.0],
+            [float("-inf")] * 7,
+            [float("inf")] * 7,
+        ]
     )
     kernel = reduction(kind, F32, 4, 7, 1, [result_dtype(kind, F32)])
     out = torch.empty(4, dtype=result_dtype(kind, F32))
@@ -144,7 +150,14 @@ def test_local_of_a_row_is_recomputed_after_a_loop(layout):
     local = [LocalArg("scaled", F32, False), LocalArg("total", F32, True)]
     inputs = [TensorArg("a", F32, 52), TensorArg("s", F32, 4)]
     kernel = Kernel(
-        "kernel_0", CUDA, (4,), (13,), [Stage(first, True), Stage(second, True)], inputs, [TensorArg("out", F32, 52)], local
+        "kernel_0",
+        CUDA,
+        (4,),
+        (13,),
+        [Stage(first, True), Stage(second, True)],
+        inputs,
+        [TensorArg("out", F32, 52)],
+        local,
     )
     a, s, out = values(4, 13, F32), torch.randn(4), torch.empty(4, 13)
     run(kernel, a, s, out, layout=relaid(kernel, **LAYOUTS[layout]))
@@ -166,7 +179,14 @@ def test_in_place_row(layout):
 
     arg = TensorArg("x", F32, 45)
     kernel = Kernel(
-        "kernel_0", CUDA, (5,), (9,), [Stage(total, True), Stage(update, True)], [arg], [arg], [LocalArg("total", F32, True)]
+        "kernel_0",
+        CUDA,
+        (5,),
+        (9,),
+        [Stage(total, True), Stage(update, True)],
+        [arg],
+        [arg],
+        [LocalArg("total", F32, True)],
     )
     x = values(5, 9, F32)
     expected = x - x.mean(1, keepdim=True)

@@ -57,9 +57,7 @@ def pointwise(function, *inputs, out_dtype):
         values = [ops.load(name, i[0]) for name, _ in zip("abcdefgh", inputs)]
         ops.store("out", i[0], function(*values))
 
-    return Kernel(
-        "kernel_0", CUDA, (n,), (), [Stage(body, False)], args(*inputs), [TensorArg("out", out_dtype, n)]
-    )
+    return Kernel("kernel_0", CUDA, (n,), (), [Stage(body, False)], args(*inputs), [TensorArg("out", out_dtype, n)])
 
 
 def reduction(kind, dtype, rows, columns, axis, out_dtypes):
@@ -99,7 +97,13 @@ def softmax(rows, columns, dtype):
     numel = rows * columns
     stages = [Stage(top, True, ("y = softmax(x)  # model.py:3",)), Stage(total, True), Stage(result, True)]
     return Kernel(
-        "kernel_0", CUDA, (rows,), (columns,), stages, [TensorArg("a", dtype, numel)], [TensorArg("out", dtype, numel)],
+        "kernel_0",
+        CUDA,
+        (rows,),
+        (columns,),
+        stages,
+        [TensorArg("a", dtype, numel)],
+        [TensorArg("out", dtype, numel)],
         local,
     )
 
@@ -129,7 +133,11 @@ def layer_norm(rows, columns, eps=1e-5):
 
     local = [LocalArg(n, f32, True) for n in ("mean", "m2", "count", "rstd")]
     inputs = [TensorArg("a", f32, rows * columns), TensorArg("w", f32, columns), TensorArg("b", f32, columns)]
-    outputs = [TensorArg("out", f32, rows * columns), TensorArg("mean_out", f32, rows), TensorArg("rstd_out", f32, rows)]
+    outputs = [
+        TensorArg("out", f32, rows * columns),
+        TensorArg("mean_out", f32, rows),
+        TensorArg("rstd_out", f32, rows),
+    ]
     stages = [Stage(moments, True), Stage(points, False), Stage(result, True)]
     return Kernel("kernel_0", CUDA, (rows,), (columns,), stages, inputs, outputs, local)
 

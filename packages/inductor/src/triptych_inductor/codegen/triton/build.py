@@ -1,6 +1,7 @@
 """Building Triton functions: in worker processes, in parallel, equal ones once, kept in the store on disk.
 
-`build(programs, facts)` starts at once and gives a `PendingBuild`; its `result()` waits. With a full store neither Triton nor a
+`build(programs, facts)` starts at once and gives a `PendingBuild`; its `result()` waits. With a full store neither
+Triton nor a
 worker is touched.
 """
 
@@ -28,6 +29,7 @@ from triptych_inductor.codegen.triton.records import MODULE_HEADER, TritonFuncti
 
 _HERE = Path(__file__).parent
 _MOST_WORKERS = 16
+WORKERS_VARIABLE = "TRIPTYCH_BUILD_WORKERS"  # the most build workers of one process
 
 
 class TritonCompileError(RuntimeError):
@@ -160,7 +162,7 @@ class WorkerPool:
         with self._lock:
             self._open += 1
             self._workers = [w for w in self._workers if w.process.poll() is None]
-            most = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
+            most = int(os.environ.get(WORKERS_VARIABLE, 0)) or min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
             if len(self._workers) < min(self._open, most):
                 self._workers.append(_Worker(self._jobs))
         future.add_done_callback(self._done)

@@ -1,6 +1,7 @@
 """Device facts for Triton: one row a family of GPUs, and the facts of one device at hand.
 
-What differs between vendors is data here (warp size, thread limits, the name Triton gives the target, how the runtime is
+What differs between vendors is data here (warp size, thread limits, the name Triton gives the target, how the runtime
+is
 reached); code generation and heuristics read rows and never ask which vendor it is.
 """
 
@@ -17,7 +18,8 @@ import torch
 class DeviceFamily:
     """What all GPUs of a family share.
 
-    `backend`: Triton's name of it. `binary`: the kind of machine code that Triton yields. `max_warps`: the most warps that
+    `backend`: Triton's name of it. `binary`: the kind of machine code that Triton yields. `max_warps`: the most warps
+    that
     one program may have. `vector_bytes`: widest load of one thread. `options`: compile options of Triton that keep the
     numbers of eager (denormals kept, no overflow traps).
     """
@@ -50,7 +52,9 @@ class DeviceFacts:
 FAMILIES: dict[str, DeviceFamily] = {
     family.name: family
     for family in (
-        DeviceFamily("nvidia", "cuda", "cubin", 32, 32, 16, (("enable_reflect_ftz", False), ("sanitize_overflow", False))),
+        DeviceFamily(
+            "nvidia", "cuda", "cubin", 32, 32, 16, (("enable_reflect_ftz", False), ("sanitize_overflow", False))
+        ),
         DeviceFamily("amd", "hip", "hsaco", 64, 16, 16, (("allow_flush_denorm", False), ("sanitize_overflow", False))),
         DeviceFamily("intel", "xpu", "spv", 32, 32, 16, (("sanitize_overflow", False),)),
     )

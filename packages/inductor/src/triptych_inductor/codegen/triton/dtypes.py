@@ -11,7 +11,8 @@ import torch
 
 @dataclass(frozen=True)
 class DtypeRow:
-    """`text`: the dtype in a kernel. `pointer`: a pointer to it in a signature. `kind`: column of the op text tables."""
+    """`text`: the dtype in a kernel. `pointer`: a pointer to it in a signature. `kind`: column of the op text
+    tables."""
 
     text: str
     pointer: str

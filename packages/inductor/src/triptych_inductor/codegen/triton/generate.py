@@ -1,7 +1,8 @@
-"""From a `Kernel` to a `TritonProgram`: record, choose tiles and layout, write one function, or two a group when rows are split.
+"""From a `Kernel` to a `TritonProgram`: record, choose tiles and layout, write one function, or two a group when rows
+are split.
 
-    program = generate(kernel, device_facts(0))
-    print(program.source)
+program = generate(kernel, device_facts(0))
+print(program.source)
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ class _Made:
 def generate(kernel: Kernel, facts: DeviceFacts, *, layout: Layout | None = None) -> TritonProgram:
     """Triton functions for a kernel.
 
-    Args: `kernel`, the record of scheduling; `facts` of the device; `layout` overrides the heuristics (its dims must be those
-    of `plan`). Raises `TypeError` for dtypes or ops without Triton text, `ValueError` for records that break the contract.
+    Args: `kernel`, the record of scheduling; `facts` of the device; `layout` overrides the heuristics (its dims must
+    be those
+    of `plan`). Raises `TypeError` for dtypes or ops without Triton text, `ValueError` for records that break the
+    contract.
     """
     context = make_context(kernel)
     layout = layout or plan(kernel, facts, context.stages)
@@ -83,7 +86,8 @@ def make_context(kernel: Kernel) -> KernelContext:
 
 
 def _parameter_names(kernel: Kernel, sizes: Sequence[str]) -> dict[str, str]:
-    """`in0`, `out0`, `io0` (read and written), `n0`: equal kernels get equal text, and no name hides one of the module's."""
+    """`in0`, `out0`, `io0` (read and written), `n0`: equal kernels get equal text, and no name hides one of the
+    module's."""
     written = {a.name for a in kernel.outputs}
     read = {a.name for a in kernel.inputs}
     names: dict[str, str] = {}
@@ -380,9 +384,7 @@ def _function(
     layout = made.layout
     constants = tuple((d.block, layout.block(d)) for d in layout.dims)
     name = _name(context, layout) + made.suffix
-    grid: list[GridFactor] = [
-        GridFactor(postfix(d.numel, size_numbers), layout.block(d)) for d in layout.outer
-    ]
+    grid: list[GridFactor] = [GridFactor(postfix(d.numel, size_numbers), layout.block(d)) for d in layout.outer]
     if layout.walk == SPLIT:
         grid.append(GridFactor((layout.splits,), 1))
     source = _source(name, params, constants, made, kernel.description)
@@ -395,7 +397,8 @@ _PLAIN = frozenset("load store constant cast indirect index_expr local_set local
 
 
 def _name(context: KernelContext, layout: Layout) -> str:
-    """A name that says what a function does, for profiles; made of its content alone, so that equal functions are equal."""
+    """A name that says what a function does, for profiles; made of its content alone, so that equal functions are
+    equal."""
     words = [
         node.attrs[0] if node.op == "reduce" else node.op
         for stage in context.stages

@@ -1,6 +1,7 @@
 """Groups of stages that share one loop over the reduction axes.
 
-In: stage facts. Out: lists of stages; within a group no value inside the loop needs a reduction made in the group, and no
+In: stage facts. Out: lists of stages; within a group no value inside the loop needs a reduction made in the group,
+and no
 buffer is written by one stage and touched at another index by a later one. Non-reduced stages end their group.
 """
 
@@ -24,7 +25,9 @@ def tile_roots(stage: StageFacts) -> list[Root]:
             found.append((stage, node))
         elif node.op == "store_atomic_add" or (node.op in ROOTS and node.number in stage.on_reduction_axes):
             if node.number in stage.after_reduce:
-                raise ValueError(f"stage {stage.number} stores a value that depends on its own reduction at every point")
+                raise ValueError(
+                    f"stage {stage.number} stores a value that depends on its own reduction at every point"
+                )
             found.append((stage, node))
     return found
 
@@ -83,9 +86,7 @@ def group_stages(
     return groups
 
 
-def _starts(
-    group: Sequence[StageFacts], stage: StageFacts, definitions: Mapping[tuple[int, int], LocalDef]
-) -> bool:
+def _starts(group: Sequence[StageFacts], stage: StageFacts, definitions: Mapping[tuple[int, int], LocalDef]) -> bool:
     if not all(g.stage.reduced for g in group) or _conflict(group, stage):
         return True
     after = {(g.number, n) for g in group for n in g.after_reduce}

@@ -25,7 +25,10 @@ def power_of_2(value: int) -> int:
 
 
 def choose_layout(
-    dims: Sequence[TileDim], found: Sequence[Access], stages: Sequence[StageFacts], numels: Sequence[Extent],
+    dims: Sequence[TileDim],
+    found: Sequence[Access],
+    stages: Sequence[StageFacts],
+    numels: Sequence[Extent],
     facts: DeviceFacts,
 ) -> Layout:
     """The layout of a kernel whose tile dimensions are `dims` and whose buffers have `numels` elements."""
@@ -59,7 +62,8 @@ def _narrowest(found: Sequence[Access]) -> int:
 
 
 def _pointwise(dims: tuple[TileDim, ...], found: Sequence[Access], facts: DeviceFacts, wide: bool) -> Layout:
-    """1-D: eight elements a thread, sixteen bytes of a half type. 2-D: square tiles, whose sides both make whole lines."""
+    """1-D: eight elements a thread, sixteen bytes of a half type. 2-D: square tiles, whose sides both make whole
+    lines."""
     if len(dims) == 1:
         numel = extent_hint(dims[0].numel)
         block = 1024

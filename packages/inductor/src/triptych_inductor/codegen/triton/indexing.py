@@ -1,6 +1,7 @@
 """Index arithmetic as text: affine indices split by tile dimension, the rest printed as it is.
 
-An index `64*i0 + i1` over a tile dimension that holds both axes (i1 with 64 elements) is just `xindex`: Triton then sees that
+An index `64*i0 + i1` over a tile dimension that holds both axes (i1 with 64 elements) is just `xindex`: Triton then
+sees that
 neighbouring lanes read neighbouring elements. Runs of axes that an access walks through without gaps are one term each.
 """
 
@@ -95,7 +96,8 @@ def _ordered(args: Sequence[Any]) -> list[Any]:
 
 
 def linear_terms(expr: Any, axes: frozenset[sympy.Symbol]) -> tuple[dict[sympy.Symbol, Extent], Any]:
-    """(coefficient by axis, rest) with expr = sum of coefficient * axis + rest; terms not linear in one axis are the rest."""
+    """(coefficient by axis, rest) with expr = sum of coefficient * axis + rest; terms not linear in one axis are the
+    rest."""
     if isinstance(expr, int) or expr.is_Integer:
         return {}, int(expr)
     terms: dict[sympy.Symbol, Extent] = {}

@@ -22,21 +22,11 @@ from triptych_inductor.codegen.triton.records import MODULE_HEADER, TritonProgra
 
 LIBRARY = "triptych_device_library"
 
-_UNARY = {
-    "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log, "log2": torch.log2,
-    "log10": torch.log10, "log1p": torch.log1p, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin,
-    "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh,
-    "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf, "erfc": torch.erfc,
-    "erfinv": torch.erfinv, "lgamma": torch.lgamma, "rsqrt": torch.rsqrt, "floor": torch.floor, "ceil": torch.ceil,
-    "rint": torch.round, "trunc": torch.trunc,
-}  # fmt: skip
-_BINARY = {
-    "pow": torch.pow,
-    "atan2": torch.atan2,
-    "hypot": torch.hypot,
-    "fmod": torch.fmod,
-    "copysign": torch.copysign,
-}
+_SAME_NAME = (
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "erf erfc erfinv lgamma rsqrt floor ceil trunc pow atan2 hypot fmod copysign"
+)
+_FUNCTIONS = {name: getattr(torch, name) for name in _SAME_NAME.split()} | {"rint": torch.round}
 
 
 def require_interpreter() -> None:
@@ -65,7 +55,7 @@ def _library() -> types.ModuleType:
 
 def _patch_reductions(library: types.ModuleType) -> None:
     """Reduce with the library's functions by halves of arrays, where the interpreter would go element by element."""
-    from triton.runtime import interpreter
+    from triton.runtime import interpreter  # noqa: PLC0415 - optional
 
     known = {id(f) for name, f in vars(library).items() if hasattr(f, "rewrite")}
     plain = interpreter.ReduceOps.apply_impl
@@ -95,10 +85,16 @@ def _scalar(value: Any) -> int:
     return int(value.reshape(-1)[0]) if hasattr(value, "reshape") else int(value)
 
 
+def _assert(builder: Any, condition: Any, message: str) -> None:
+    """A device assertion of a whole block."""
+    if not condition.data.all():
+        raise AssertionError(message)
+
+
 def _cast(builder: Any, source: Any, target: Any) -> Any:
     """Conversions to and from bfloat16, kept as 16-bit integers, by torch; the others by NumPy."""
-    import triton.language as tl
-    from triton.runtime.interpreter import TensorHandle, _get_np_dtype
+    import triton.language as tl  # noqa: PLC0415 - optional
+    from triton.runtime.interpreter import TensorHandle, _get_np_dtype  # noqa: PLC0415 - optional
 
     have, want = source.dtype.scalar, target.scalar
     data = source.data
@@ -112,30 +108,36 @@ def _cast(builder: Any, source: Any, target: Any) -> Any:
 
 def _maths() -> types.SimpleNamespace:
     """Maths functions of interpreted tensors, by torch."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-    from triton.runtime.interpreter import TensorHandle
+    import triton.language as tl  # noqa: PLC0415 - optional
+    from triton.runtime import interpreter  # noqa: PLC0415 - optional
+    from triton.runtime.interpreter import TensorHandle  # noqa: PLC0415 - optional
 
     patch = interpreter._patch_lang_tensor
 
     def patch_tensor(tensor: Any, scope: Any) -> None:
-        patch(tensor, scope)  # its own `__index__` fails from NumPy 2.4 on, which takes no arrays of one element for numbers
+        patch(
+            tensor, scope
+        )  # its own `__index__` fails from NumPy 2.4 on, which takes no arrays of one element for numbers
         scope.set_attr(tensor, "__index__", lambda self: _scalar(self.handle.data))
 
     interpreter._patch_lang_tensor = patch_tensor
     interpreter.InterpreterBuilder.cast_impl = _cast
+    interpreter.InterpreterBuilder.create_assert = _assert
+    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
 
     def wrap(function: Any) -> Any:
         def call(*args: Any) -> Any:
             first = next(a for a in args if isinstance(a, tl.tensor))
-            arrays = [torch.as_tensor(a.handle.data if isinstance(a, tl.tensor) else a, dtype=_torch(first)) for a in args]
+            arrays = [
+                torch.as_tensor(a.handle.data if isinstance(a, tl.tensor) else a, dtype=_torch(first)) for a in args
+            ]
             result = function(*torch.broadcast_tensors(*arrays)).numpy()
             kind = tl.block_type(first.dtype.scalar, list(result.shape)) if result.shape else first.dtype.scalar
             return tl.tensor(TensorHandle(result, first.dtype.scalar), kind)
 
         return call
 
-    return types.SimpleNamespace(**{name: wrap(f) for name, f in {**_UNARY, **_BINARY}.items()})
+    return types.SimpleNamespace(**{name: wrap(f) for name, f in _FUNCTIONS.items()})
 
 
 def _torch(value: Any) -> torch.dtype:
@@ -172,7 +174,8 @@ def _workspace_tensor(dtype: str, numel: int) -> torch.Tensor:
 
 
 def run_interpreted(program: TritonProgram, buffers: Sequence[torch.Tensor], sizes: Sequence[int] = ()) -> None:
-    """Run a program on contiguous or strided CPU tensors, in the order of `program.buffers`; outputs are written in place.
+    """Run a program on contiguous or strided CPU tensors, in the order of `program.buffers`; outputs are written in
+    place.
 
     Raises `AssertionError` where a device assertion fails (an index out of range).
     """

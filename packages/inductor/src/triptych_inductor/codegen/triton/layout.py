@@ -17,7 +17,8 @@ SPLIT = "split"  # several programs share a row: partial results, then a functio
 
 @dataclass(frozen=True)
 class Layout:
-    """`blocks`: block size by letter. `walk`: one of the three words above. `splits`: programs that share a row (`SPLIT`).
+    """`blocks`: block size by letter. `walk`: one of the three words above. `splits`: programs that share a row
+    (`SPLIT`).
 
     `wide`: indices have 64 bits.
     """

@@ -1,6 +1,7 @@
 """The text of recorded values: loads, stores, pointwise ops, casts, masks and gathers, one method an op.
 
-`NodeWriter.write` emits one node of a stage; its operands have been written before. Reductions are in `sections.py`, where it
+`NodeWriter.write` emits one node of a stage; its operands have been written before. Reductions are in `sections.py`,
+where it
 is known whether a loop is open.
 """
 
@@ -28,7 +29,9 @@ class NodeWriter(Writer):
 
     def __init__(self, context: KernelContext, layout: Layout) -> None:
         super().__init__(context, layout)
-        self.values: dict[tuple[int, int], Any] = {}  # (stage, value) -> Text, or a tuple for a reduction of several parts
+        self.values: dict[
+            tuple[int, int], Any
+        ] = {}  # (stage, value) -> Text, or a tuple for a reduction of several parts
         self.stay: frozenset[str] = frozenset()
         self._version: dict[str, int] = {}
         self._dirty: set[str] = set()  # written since the last barrier: other threads of the program may not see it yet
@@ -53,7 +56,11 @@ class NodeWriter(Writer):
 
     def _indirect(self, stage: StageFacts) -> dict[Any, Text]:
         table = stage.recorded.indirect
-        return {s: self.values[(stage.number, n.number)] for s, n in table.items() if (stage.number, n.number) in self.values}
+        return {
+            s: self.values[(stage.number, n.number)]
+            for s, n in table.items()
+            if (stage.number, n.number) in self.values
+        }
 
     # Memory.
 
@@ -109,8 +116,10 @@ class NodeWriter(Writer):
         walked = self.layout.dims if stage.stage.reduced else self.layout.outer
         dims = frozenset(d.position for d in walked)
         place = self.place_of(dims, address, value)
-        pointer = f"{self.use(buffer)} + {self.spread(address, dims)}" if address.dims != dims else (
-            f"{self.use(buffer)} + ({address.name})"
+        pointer = (
+            f"{self.use(buffer)} + {self.spread(address, dims)}"
+            if address.dims != dims
+            else (f"{self.use(buffer)} + ({address.name})")
         )
         shown = value.name if value.dims == dims else f"tl.broadcast_to({value.name}, {self.layout.shape(dims)})"
         masks = self.mask(dims)

@@ -5,6 +5,7 @@ Everything here is plain data that goes to JSON and back, so that a warm start n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,7 +14,8 @@ Extent = Any  # int | sympy.Expr
 
 @dataclass(frozen=True)
 class Param:
-    """One run-time parameter of a function. `type`: Triton's text ("*bf16", "i64"). `arg`: which program argument it takes.
+    """One run-time parameter of a function. `type`: Triton's text ("*bf16", "i64"). `arg`: which program argument it
+    takes.
 
     `multiple`: a number that the value is known to be divisible by (16 for pointers; checked at each launch), else 1.
     """
@@ -34,7 +36,8 @@ class GridFactor:
 
 @dataclass(frozen=True)
 class TritonFunction:
-    """One `@triton.jit` function with fixed block sizes. `grid` factors are multiplied: programs are numbered in one axis."""
+    """One `@triton.jit` function with fixed block sizes. `grid` factors are multiplied: programs are numbered in one
+    axis."""
 
     name: str
     source: str
@@ -48,7 +51,8 @@ class TritonFunction:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Memory that a program needs between its functions: `numel` elements (postfix) of a dtype, named in the parameters."""
+    """Memory that a program needs between its functions: `numel` elements (postfix) of a dtype, named in the
+    parameters."""
 
     name: str
     dtype: str
@@ -141,7 +145,7 @@ def _fold(args: Any, operator: str, sizes: dict[str, int]) -> tuple[Any, ...]:
     return tuple(program)
 
 
-_APPLY = {
+_APPLY: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "*": lambda a, b: a * b,
     "//": lambda a, b: a // b,

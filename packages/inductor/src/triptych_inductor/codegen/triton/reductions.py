@@ -1,6 +1,7 @@
 """Reductions as text: accumulators over a loop, the step of each block, the final step along the axis, and identities.
 
-One `Spec` a kind. Half types and small integers are accumulated wider and rounded once; `any` and `all` work on 0 and 1.
+One `Spec` a kind. Half types and small integers are accumulated wider and rounded once; `any` and `all` work on 0 and
+1.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from triptych_inductor.codegen.triton.dtypes import DTYPES
 
 @dataclass(frozen=True)
 class Spec:
-    """Texts of one kind. `parts`: components of its state ("value", "index", "count"), all of the work dtype but "index".
+    """Texts of one kind. `parts`: components of its state ("value", "index", "count"), all of the work dtype but
+    "index".
 
-    `step` combines state `{a0}`.. with a block's value `{v}`, its position `{i}` and mask `{m}`; `final` reduces state `{a0}`..
+    `step` combines state `{a0}`.. with a block's value `{v}`, its position `{i}` and mask `{m}`; `final` reduces
+    state `{a0}`..
     along `{axis}`. `start` is the identity of each component.
     """
 
@@ -35,10 +38,16 @@ _SPECS = {
     "all": Spec(("value",), ("1",), "{a0} & {v}", "lib.reduce_min({a0}, {axis})"),
     "xor": Spec(("value",), ("0",), "{a0} ^ {v}", "lib.reduce_xor({a0}, {axis})"),
     "argmax": Spec(
-        ("value", "index"), ("low", "top"), "lib.step_argmax({a0}, {a1}, {v}, {i})", "lib.reduce_argmax({a0}, {a1}, {axis})"
+        ("value", "index"),
+        ("low", "top"),
+        "lib.step_argmax({a0}, {a1}, {v}, {i})",
+        "lib.reduce_argmax({a0}, {a1}, {axis})",
     ),
     "argmin": Spec(
-        ("value", "index"), ("high", "top"), "lib.step_argmin({a0}, {a1}, {v}, {i})", "lib.reduce_argmin({a0}, {a1}, {axis})"
+        ("value", "index"),
+        ("high", "top"),
+        "lib.step_argmin({a0}, {a1}, {v}, {i})",
+        "lib.reduce_argmin({a0}, {a1}, {axis})",
     ),
     "welford": Spec(
         ("mean", "m2", "count"),

@@ -1,6 +1,7 @@
 """Sections of a function: the loop over the reduction axes, what follows it, and reductions under each layout.
 
-`run` writes the values that a set of roots needs, stage by stage in program order, each once. A section is one such run: the
+`run` writes the values that a set of roots needs, stage by stage in program order, each once. A section is one such
+run: the
 loop of a group of stages, or the points after it.
 """
 
@@ -168,7 +169,9 @@ class SectionWriter(NodeWriter):
         types = reductions.part_dtypes(kind, dtype, self.layout.wide)
         if mask:
             start = [reductions.identity_text(w, t, self.layout.wide) for w, t in zip(spec.start, types, strict=True)]
-            state = [f"tl.where({mask}, {s}, {i}).to({text_of(t)})" for s, i, t in zip(state, start, types, strict=True)]
+            state = [
+                f"tl.where({mask}, {s}, {i}).to({text_of(t)})" for s, i, t in zip(state, start, types, strict=True)
+            ]
         return self.results(kind, dtype, reductions.final_text(kind, state, reduction.position))
 
     def _moments(self, value: str, work: torch.dtype, dtype: torch.dtype) -> tuple[Text, ...]:
@@ -264,7 +267,7 @@ class SectionWriter(NodeWriter):
     def finish(self) -> None:
         """After the loop: reduce the accumulators along the axis."""
         for stage, node, parts in self.partial_results():
-            self.values[(stage.number, node.number)] = self.conclude(*node.attrs, parts)
+            self.values[(stage.number, node.number)] = self.conclude(node.attrs[0], node.attrs[1], parts)
 
     def partial_results(self) -> list[tuple[StageFacts, Value, list[Text]]]:
         """After the loop: the reduced state of each of its reductions, in the work dtypes."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from triptych_inductor.codegen.triton.text_pointwise import POINTWISE, OpText
 
 _LIBDEVICE = (
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma "
-    "rsqrt"
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
+    "erfinv lgamma rsqrt"
 )
 
 MATH: dict[str, OpText] = {

@@ -1,6 +1,7 @@
 """Triton text of pointwise ops, family arithmetic, choice, logic and bits. Maths is in `text_math`.
 
-A row has one template a class of dtypes; `{0}`, `{1}`, `{2}` are the operands, `{T}` the dtype's text and `{bits}` its width.
+A row has one template a class of dtypes; `{0}`, `{1}`, `{2}` are the operands, `{T}` the dtype's text and `{bits}`
+its width.
 A half type without a template of its own is computed in float32 and rounded once.
 """
 
@@ -62,14 +63,14 @@ POINTWISE: dict[str, OpText] = {
     "floordiv": OpText(
         float="lib.floordiv_float({0}, {1})", signed="lib.floordiv_signed({0}, {1})", unsigned="{0} // {1}"
     ),
-    "mod": OpText(
-        float="lib.remainder_float({0}, {1})", signed="lib.remainder_signed({0}, {1})", unsigned="{0} % {1}"
-    ),
+    "mod": OpText(float="lib.remainder_float({0}, {1})", signed="lib.remainder_signed({0}, {1})", unsigned="{0} % {1}"),
     "remainder": OpText(
         float="lib.remainder_float({0}, {1})", signed="lib.remainder_signed({0}, {1})", unsigned="{0} % {1}"
     ),
     "fmod": OpText(float="libdevice.fmod({0}, {1})", integer="{0} % {1}"),
-    "pow": OpText(float="libdevice.pow({0}, {1})", signed="lib.pow_signed({0}, {1})", unsigned="lib.pow_unsigned({0}, {1})"),
+    "pow": OpText(
+        float="libdevice.pow({0}, {1})", signed="lib.pow_signed({0}, {1})", unsigned="lib.pow_unsigned({0}, {1})"
+    ),
     "neg": OpText(float="{0} * -1.0", integer="-{0}"),  # Triton's `-x` is 0 - x, which loses the sign of zero
     "abs": OpText(float="tl.abs({0})", signed="tl.abs({0})", unsigned="{0}", bool="{0}"),
     "sign": OpText(float="lib.sign({0})", signed="lib.sign({0})", unsigned="({0} != 0).to({T})", bool="{0}"),
@@ -95,7 +96,9 @@ POINTWISE: dict[str, OpText] = {
     "bitwise_xor": _operator("^", "^"),
     "bitwise_not": OpText(signed="~{0}", unsigned="lib.bitwise_not({0})", bool="{0} == 0"),
     "shift_left": OpText(signed="lib.shift_left({0}, {1}, {bits})", unsigned="lib.shift_left({0}, {1}, {bits})"),
-    "shift_right": OpText(signed="lib.shift_right_signed({0}, {1}, {bits})", unsigned="lib.shift_right({0}, {1}, {bits})"),
+    "shift_right": OpText(
+        signed="lib.shift_right_signed({0}, {1}, {bits})", unsigned="lib.shift_right({0}, {1}, {bits})"
+    ),
     # Predicates and bits of floating-point numbers.
     "isnan": OpText(float="{0} != {0}", integer="{0} != {0}", bool="{0} != {0}"),
     "isinf": OpText(float="tl.abs({0}) == float('inf')", integer="{0} != {0}", bool="{0} != {0}"),

@@ -23,7 +23,8 @@ _SHORT = 32  # a fastest axis shorter than this takes its neighbours into its di
 
 @dataclass(frozen=True)
 class TileDim:
-    """One dimension of a tile. `axes`: (loop variable, extent), slow to fast; `position`: its place in the tile's shape."""
+    """One dimension of a tile. `axes`: (loop variable, extent), slow to fast; `position`: its place in the tile's
+    shape."""
 
     letter: str
     axes: tuple[tuple[sympy.Symbol, Extent], ...]

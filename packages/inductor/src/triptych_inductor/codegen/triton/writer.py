@@ -1,6 +1,7 @@
 """Writes one Triton function: lines, names, indices and masks. `nodes.py` adds the text of values on top of it.
 
-Lines go to one of two places: `HEAD`, the function's own level, or `LOOP`, the loop over the reduction axes that is being
+Lines go to one of two places: `HEAD`, the function's own level, or `LOOP`, the loop over the reduction axes that is
+being
 written. A value that does not vary along the reduction axes goes to the head even while a loop is open, which moves
 it out of the loop.
 """

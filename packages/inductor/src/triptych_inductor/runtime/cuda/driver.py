@@ -123,7 +123,8 @@ class Driver:
         )
 
     def _stream_function(self, torch_library: ctypes.CDLL) -> int | None:
-        """torch's C function for the current stream; a slower one through Python where this torch does not export it."""
+        """torch's C function for the current stream; a slower one through Python where this torch does not export
+        it."""
         if hasattr(torch_library, "aoti_torch_get_current_cuda_stream"):
             return _address(torch_library.aoti_torch_get_current_cuda_stream)
         prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))

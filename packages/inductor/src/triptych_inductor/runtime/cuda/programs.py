@@ -1,6 +1,7 @@
 """Triton programs as Python callables: kernels generated, built in the background, loaded, launched by the C launcher.
 
-A kernel is called with tensors (data pointers are read in C) and ints: buffers in the order of `TritonProgram.buffers`, then
+A kernel is called with tensors (data pointers are read in C) and ints: buffers in the order of
+`TritonProgram.buffers`, then
 sizes. It returns None; the work is queued on the current stream of the kernel's device.
 """
 
@@ -21,7 +22,7 @@ from triptych_inductor.codegen.triton.devices import FAMILIES, DeviceFacts, devi
 from triptych_inductor.codegen.triton.generate import generate
 from triptych_inductor.codegen.triton.records import TritonFunction, TritonProgram, evaluate, grid_size
 from triptych_inductor.loops.kernel import Kernel
-from triptych_inductor.runtime.cuda.driver import driver_of, launcher
+from triptych_inductor.runtime.cuda.driver import DriverTable, driver_of, launcher
 
 KernelCall = Callable[..., None]
 _CODES = {"+": 2, "*": 3, "//": 4, "%": 5, "max": 6, "min": 7}
@@ -72,7 +73,12 @@ def grid_code(function: TritonFunction, first_size: int) -> list[int]:
 
 
 def load_function(
-    program: TritonProgram, function: TritonFunction, binary: DeviceBinary, facts: DeviceFacts, index: int, otherwise: Any
+    program: TritonProgram,
+    function: TritonFunction,
+    binary: DeviceBinary,
+    facts: DeviceFacts,
+    index: int,
+    otherwise: Any,
 ) -> KernelCall:
     """One function as a builtin that takes all arguments of its program. `otherwise` is called where a pointer that was
     taken for aligned is not."""
@@ -82,35 +88,52 @@ def load_function(
         torch.empty(0, device=f"cuda:{index}")
         handle = api.load(binary.data, binary.name, binary.shared)
         context = api.current_context()
+    return bind(program, function, binary, api.table, handle, context, index, otherwise, api.names.extra_parameters)
+
+
+def bind(
+    program: TritonProgram,
+    function: TritonFunction,
+    binary: DeviceBinary,
+    table: DriverTable,
+    handle: int,
+    context: int | None,
+    index: int,
+    otherwise: Any,
+    extra: int,
+) -> KernelCall:
+    """A builtin that launches the loaded function `handle` through a driver's table."""
     code = grid_code(function, len(program.buffers))
-    source = (ctypes.c_int * max(len(function.params), 1))(*(p.arg for p in function.params))
-    aligned = (ctypes.c_ubyte * max(len(function.params), 1))(
-        *(1 if p.multiple > 1 and otherwise is not None else 0 for p in function.params)
-    )
+    count = len(function.params)
+    source = (ctypes.c_int * max(count, 1))(*(p.arg for p in function.params))
+    checks = [1 if p.multiple > 1 and otherwise is not None else 0 for p in function.params]
+    aligned = (ctypes.c_ubyte * max(count, 1))(*checks)
     grid = (ctypes.c_long * max(len(code), 1))(*code)
     row = _Row(
-        function.name.encode(),
-        handle,
-        context,
-        ctypes.addressof(api.table),
-        index,
-        binary.threads,
-        binary.shared,
-        len(program.buffers) + len(program.sizes) + len(program.workspaces),
-        len(function.params),
-        0 if code else grid_size(function, ()),
-        len(code) // 2,
-        api.names.extra_parameters,
-        ctypes.addressof(source),
-        ctypes.addressof(aligned),
-        ctypes.addressof(grid),
-        otherwise,
+        name=function.name.encode(),
+        function=handle,
+        context=context,
+        driver=ctypes.addressof(table),
+        device=index,
+        threads=binary.threads,
+        shared=binary.shared,
+        given=len(program.buffers) + len(program.sizes) + len(program.workspaces),
+        count=count,
+        programs=0 if code else grid_size(function, ()),
+        grid_length=len(code) // 2,
+        extra=extra,
+        source=ctypes.addressof(source),
+        aligned=ctypes.addressof(aligned),
+        grid=ctypes.addressof(grid),
+        otherwise=otherwise,
     )
-    _KEEP.append((row, source, aligned, grid, otherwise, api))
+    _KEEP.append((row, source, aligned, grid, otherwise, table))
     return launcher().triptych_function(ctypes.addressof(row))
 
 
-def load_program(program: TritonProgram, binaries: Sequence[DeviceBinary], facts: DeviceFacts, index: int) -> KernelCall:
+def load_program(
+    program: TritonProgram, binaries: Sequence[DeviceBinary], facts: DeviceFacts, index: int
+) -> KernelCall:
     """A program as one callable of buffers and sizes."""
     calls = [
         load_function(program, f, b, facts, index, _Unaligned(program, f, facts, index))
@@ -186,7 +209,9 @@ class ProgramBinary:
         """The program on device `index`; `RuntimeError` where that device is of another kind."""
         facts = device_facts(index)
         if (facts.family, facts.arch) != (FAMILIES[self.family], self.arch):
-            raise RuntimeError(f"built for {self.family} {self.arch}; device {index} is {facts.family.name} {facts.arch}")
+            raise RuntimeError(
+                f"built for {self.family} {self.arch}; device {index} is {facts.family.name} {facts.arch}"
+            )
         return load_program(self.program, self.binaries, facts, index)
 
 
@@ -209,7 +234,8 @@ class GpuLibrary(Mapping[str, KernelCall]):
 
 @dataclass
 class PendingGpuLibrary:
-    """Kernels being built. `programs` has the generated sources; `result()` waits and loads, the same library each time."""
+    """Kernels being built. `programs` has the generated sources; `result()` waits and loads, the same library each
+    time."""
 
     programs: tuple[TritonProgram, ...]
     pending: PendingBuild
@@ -239,8 +265,10 @@ def load(binaries: Sequence[ProgramBinary], index: int = 0) -> GpuLibrary:
 def compile_kernels(kernels: Sequence[Kernel], *, store: Store | None = None) -> PendingGpuLibrary:
     """Generate Triton for `kernels` of one GPU and start to build it.
 
-    A kernel is called with tensors and ints: inputs, outputs that are not inputs, size symbols. Raises `TypeError` where a
-    kernel has no Triton form and `TritonNotFoundError` where Triton is missing; `TritonCompileError` comes from `result()`.
+    A kernel is called with tensors and ints: inputs, outputs that are not inputs, size symbols. Raises `TypeError`
+    where a
+    kernel has no Triton form and `TritonNotFoundError` where Triton is missing; `TritonCompileError` comes from
+    `result()`.
 
     >>> library = compile_kernels([kernel]).result()
     >>> library["kernel_0"](x, y)
