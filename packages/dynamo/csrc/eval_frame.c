@@ -95,10 +95,11 @@ static PyMethodDef METHODS[] = {
     {"hook_state", hook_state, METH_NOARGS,
      "hook_state(): (this thread's region or None, how many scopes want the hook, whether it is on top now)."},
     {"init_torch", (PyCFunction)(void *)init_torch, METH_VARARGS | METH_KEYWORDS,
-     "init_torch(tensor, identity, tensor_type, requires_grad, dispatch_keys, inference, direct=True) -> bool\n\n"
-     "Makes tensor guards possible. tensor has the default dtype and requires a gradient; identity is tensor._cdata,\n"
-     "requires_grad the attribute's descriptor, dispatch_keys a callable, inference whether inference mode is on.\n"
-     "True when facts are read through the C ABI, False when by attribute."},
+     "init_torch(samples, identity, tensor_type, requires_grad, dispatch_keys, inference, direct=True) -> bool\n\n"
+     "Makes tensor guards possible. samples are tensors with different dispatch keys; the first has one dimension and the\n"
+     "default dtype and requires a gradient; identity is its _cdata. requires_grad is the attribute's descriptor,\n"
+     "dispatch_keys a callable, inference whether inference mode is on. True when facts are read through the C ABI, False\n"
+     "when by attribute."},
     {"tensor_facts", tensor_facts, METH_O, "tensor_facts(tensor): codes of (dtype, device type, device index); -1 without the C ABI."},
     {NULL},
 };

@@ -73,8 +73,9 @@ Py_ssize_t guard_program_run(GuardProgram *program, PyObject *const *locals, PyO
 
 extern const OpRow READ_ROWS[], CHECK_ROWS[], TENSOR_ROWS[], SHAPE_ROWS[]; /* each ends with a NULL name */
 
+PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs); /* torch_api.c */
+
 /* tensor_facts.c */
-PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *tensor_facts(PyObject *module, PyObject *tensor);
 bool tensor_integer(PyObject *tensor, int kind, Py_ssize_t dim, int64_t *out); /* for shape_vm.c */
 enum { TENSOR_SIZE, TENSOR_STRIDE, TENSOR_OFFSET };

@@ -1,148 +1,5 @@
-/* Facts of tensors: through libtorch's stable C ABI where the handle inside the Python object is found, else by attribute.
- *
- * Nothing here needs torch to build or to load: the functions are looked up in the running process by `init_torch`.
- */
-#include "guard_program.h"
-
-#include <dlfcn.h>
-
-typedef void *Handle; /* AtenTensorHandle: the address of the tensor smart pointer inside the Python object */
-
-static struct {
-    bool direct;         /* the C ABI is in use */
-    Py_ssize_t offset;   /* of the handle in the object */
-    bool maybe_borrowed; /* a flag before the handle says whether it is owned in place */
-    int32_t strided;
-    PyTypeObject *tensor_type;
-    PyGetSetDescrObject *requires_grad;
-    PyObject *dispatch_keys; /* callable: tensor -> int */
-    bool (*grad_enabled)(void);
-    int32_t (*dim)(Handle, int64_t *), (*sizes)(Handle, int64_t **), (*strides)(Handle, int64_t **);
-    int32_t (*offset_of)(Handle, int64_t *), (*dtype)(Handle, int32_t *), (*layout)(Handle, int32_t *);
-    int32_t (*device_type)(Handle, int32_t *), (*device_index)(Handle, int32_t *), (*data)(Handle, void **);
-    size_t (*element_size)(int32_t);
-    /* Exported by libc10, not part of the C ABI: used where they are found and agree with Python, else Python is asked. */
-    bool (*impl_requires_grad)(const void *);
-    bool (*inference_enabled)(void);
-    int8_t (*default_dtype)(void);
-} torch_api;
-
-static const struct {
-    const char *symbol;
-    void *place;
-} SYMBOLS[] = {
-    {"aoti_torch_get_dim", &torch_api.dim},
-    {"aoti_torch_get_sizes", &torch_api.sizes},
-    {"aoti_torch_get_strides", &torch_api.strides},
-    {"aoti_torch_get_storage_offset", &torch_api.offset_of},
-    {"aoti_torch_get_dtype", &torch_api.dtype},
-    {"aoti_torch_get_layout", &torch_api.layout},
-    {"aoti_torch_get_device_type", &torch_api.device_type},
-    {"aoti_torch_get_device_index", &torch_api.device_index},
-    {"aoti_torch_get_data_ptr", &torch_api.data},
-    {"aoti_torch_dtype_element_size", &torch_api.element_size},
-    {"aoti_torch_grad_mode_is_enabled", &torch_api.grad_enabled},
-};
-
-/* The library that Python loaded torch from: its names are not in the global scope, so it is asked for by its own. */
-static void *find_library(void) {
-    static const char *const names[] = {"libtorch_cpu.so", "libtorch.so", "libtorch_python.so"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        void *library = dlopen(names[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (library && dlsym(library, SYMBOLS[0].symbol)) return library;
-    }
-    return RTLD_DEFAULT;
-}
-
-static const struct {
-    const char *symbol;
-    void *place;
-} QUICK_SYMBOLS[] = {
-    {"_ZNK3c1010TensorImpl13requires_gradEv", &torch_api.impl_requires_grad},
-    {"_ZN3c1013InferenceMode10is_enabledEv", &torch_api.inference_enabled},
-    {"_ZN3c1031get_default_dtype_as_scalartypeEv", &torch_api.default_dtype},
-};
-
-static void find_quick_symbols(void *library) {
-    for (size_t i = 0; i < sizeof QUICK_SYMBOLS / sizeof *QUICK_SYMBOLS; i++) {
-        void *found = dlsym(library, QUICK_SYMBOLS[i].symbol);
-        memcpy(QUICK_SYMBOLS[i].place, &found, sizeof found);
-    }
-}
-
-static bool find_symbols(void) {
-    void *library = find_library(), *found;
-    for (size_t i = 0; i < sizeof SYMBOLS / sizeof *SYMBOLS; i++) {
-        if ((found = dlsym(library, SYMBOLS[i].symbol)) == NULL) return false;
-        memcpy(SYMBOLS[i].place, &found, sizeof found);
-    }
-    int32_t (*strided)(void) = NULL;
-    find_quick_symbols(library);
-    if ((found = dlsym(library, "aoti_torch_layout_strided")) == NULL) return false;
-    memcpy(&strided, &found, sizeof found);
-    torch_api.strided = strided();
-    return true;
-}
-
-/* Where in the object the pointer `identity` lies: right after the head, or after a flag word. */
-static bool find_handle(PyObject *tensor, void *identity) {
-    char *start = (char *)tensor + sizeof(PyObject);
-    for (Py_ssize_t word = 0; word < 2; word++)
-        if (memcmp(start + word * sizeof(void *), &identity, sizeof identity) == 0) {
-            torch_api.offset = sizeof(PyObject) + word * sizeof(void *);
-            torch_api.maybe_borrowed = word == 1;
-            return true;
-        }
-    return false;
-}
-
-static inline Handle handle_of(PyObject *tensor) { return (char *)tensor + torch_api.offset; }
-
-static inline bool is_direct(PyObject *tensor) {
-    return torch_api.direct && !(torch_api.maybe_borrowed && ((char *)tensor)[sizeof(PyObject)]);
-}
-
-static void forget_quick_symbols(void) {
-    torch_api.impl_requires_grad = NULL;
-    torch_api.inference_enabled = NULL;
-    torch_api.default_dtype = NULL;
-}
-
-/* Compare what the quick functions say of the sample (which requires a gradient) and of now with what Python says. */
-static int agrees_with_python(PyObject *tensor, PyObject *inference, bool *agree) {
-    int32_t dtype;
-    int inferring = PyObject_IsTrue(inference);
-    if (inferring < 0) return -1;
-    if (torch_api.impl_requires_grad && !torch_api.impl_requires_grad(*(void **)handle_of(tensor))) *agree = false;
-    if (torch_api.inference_enabled && torch_api.inference_enabled() != inferring) *agree = false;
-    if (torch_api.dtype(handle_of(tensor), &dtype) || (torch_api.default_dtype && torch_api.default_dtype() != dtype))
-        *agree = false;
-    return 0;
-}
-
-PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"tensor", "identity", "tensor_type", "requires_grad", "dispatch_keys", "inference", "direct", NULL};
-    PyObject *tensor, *identity, *requires_grad, *dispatch_keys, *inference;
-    PyTypeObject *type;
-    int direct = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!OOO|p", names, &tensor, &PyLong_Type, &identity, &PyType_Type,
-                                     &type, &requires_grad, &dispatch_keys, &inference, &direct))
-        return NULL;
-    void *address = PyLong_AsVoidPtr(identity);
-    if (address == NULL && PyErr_Occurred()) return NULL;
-    Py_XSETREF(torch_api.tensor_type, (PyTypeObject *)Py_NewRef(type));
-    Py_XSETREF(torch_api.dispatch_keys, Py_NewRef(dispatch_keys));
-    bool getter = Py_IS_TYPE(requires_grad, &PyGetSetDescr_Type);
-    Py_XSETREF(torch_api.requires_grad, getter ? (PyGetSetDescrObject *)Py_NewRef(requires_grad) : NULL);
-    torch_api.direct = direct && getter && find_symbols() && find_handle(tensor, address);
-    int64_t dims = -1; /* a last look, before anything relies on it */
-    if (torch_api.direct && (torch_api.dim(handle_of(tensor), &dims) != 0 || dims < 0)) torch_api.direct = false;
-    if (!torch_api.direct) return forget_quick_symbols(), PyBool_FromLong(0);
-    bool agree = true;
-    if (agrees_with_python(tensor, inference, &agree) < 0) return NULL;
-    if (!agree) forget_quick_symbols();
-    return PyBool_FromLong(1);
-}
+/* Checks and reads of tensors: through the C ABI where `init_torch` found it, else by attribute. */
+#include "torch_api.h"
 
 /* -- what is expected of a tensor ------------------------------------------------------------------------------------- */
 typedef struct {
@@ -200,7 +57,7 @@ static inline bool fits(const int64_t *expected, const int64_t *actual, int64_t 
 }
 
 static bool same_grad_flag(PyObject *tensor, int expected) {
-    if (torch_api.impl_requires_grad) return torch_api.impl_requires_grad(*(void **)handle_of(tensor)) == expected;
+    if (torch_api.impl_requires_grad) return torch_api.impl_requires_grad(impl_of(tensor)) == expected;
     PyGetSetDef *getter = torch_api.requires_grad->d_getset;
     PyObject *value = getter->get(tensor, getter->closure);
     bool same = value && (value == Py_True) == expected;
@@ -210,6 +67,7 @@ static bool same_grad_flag(PyObject *tensor, int expected) {
 }
 
 static bool same_keys(PyObject *tensor, int64_t expected) {
+    if (torch_api.key_word && is_direct(tensor)) return (int64_t)impl_of(tensor)[torch_api.key_word] == expected;
     PyObject *value = PyObject_CallOneArg(torch_api.dispatch_keys, tensor);
     bool same = value && PyLong_Check(value) && (int64_t)PyLong_AsUnsignedLongLongMask(value) == expected;
     Py_XDECREF(value);

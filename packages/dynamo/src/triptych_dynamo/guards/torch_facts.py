@@ -21,8 +21,9 @@ def bind(direct: bool = True) -> bool:
         direct: False reads them by attribute, as on a torch without that interface.
     """
     sample = torch.empty(1, dtype=torch.get_default_dtype(), device="cpu", requires_grad=True)
+    others = (torch.empty(1, dtype=torch.complex64, device="cpu").conj(), torch.empty(1, device="meta"))
     return _eval_frame.init_torch(
-        sample,
+        (sample, *others),
         sample._cdata,
         TensorBase,
         vars(TensorBase)["requires_grad"],
