@@ -1,0 +1,82 @@
+"""Whole models of `transformers`: one graph, numbers as near to float64 as eager's, training that follows eager's."""
+
+import copy
+
+import pytest
+import torch
+import triptych
+
+from tools.bench import accuracy, models
+
+pytestmark = pytest.mark.slow
+NAMES = list(models.WORKLOADS)
+FACTOR = 2.0
+
+
+def both_ways(name, *, training, autocast=False, **settings):
+    """The tensors of one step of the compiled and the eager model, and the report."""
+    model, batch = models.make(name, training=training)
+    plain = copy.deepcopy(model)
+    compiled = triptych.compile(model, fullgraph=True, **settings)
+    workload = models.WORKLOADS[name]
+    ours, eager = (
+        accuracy.step_tensors(call, owner, workload, batch, training=training, autocast=autocast)
+        for call, owner in ((compiled, model), (plain, plain))
+    )
+    return ours, eager, triptych.report(compiled)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
+@pytest.mark.parametrize("name", NAMES)
+def test_as_near_to_float64_as_eager(name, training, precision):
+    ours, eager, report = both_ways(name, training=training, autocast=precision == "bfloat16")
+    truth = accuracy.float64_tensors(name, training=training)
+    worst = accuracy.worst_error(ours, eager, truth, epsilon=torch.finfo(getattr(torch, precision)).eps)
+    assert worst.ratio <= FACTOR, worst
+    assert len(report.graphs) == 1 and report.breaks == []
+    assert report.kernels > 0
+    assert all(stage.failure == "" for stage in report.stages)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_twenty_adamw_steps_follow_eager(name):
+    model, batch = models.make(name, training=True)
+    workload, plain = models.WORKLOADS[name], copy.deepcopy(model)
+    losses = []
+    for call, owner in ((triptych.compile(model, fullgraph=True), model), (plain, plain)):
+        optimizer = torch.optim.AdamW(owner.parameters(), lr=1e-4)
+        losses.append([])
+        for _ in range(20):
+            loss = workload.loss(call(**batch))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses[-1].append(loss.item())
+    torch.testing.assert_close(torch.tensor(losses[0]), torch.tensor(losses[1]), rtol=1e-4, atol=1e-6)
+    assert losses[0][-1] != losses[0][0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_state_dict_of_the_compiled_model_is_the_models(name):
+    model, _ = models.make(name, training=False)
+    compiled = triptych.compile(model)
+    assert list(compiled.state_dict()) == list(model.state_dict())
+    assert isinstance(compiled, type(model))
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
+@pytest.mark.parametrize("name", ["bert", "llama", "resnet"])
+@pytest.mark.parametrize(("dynamic", "most"), [(None, 2), (True, 1)])
+def test_batch_sizes(name, training, dynamic, most):
+    model, _ = models.make(name, training=training)
+    plain, workload = copy.deepcopy(model), models.WORKLOADS[name]
+    compiled = triptych.compile(model, fullgraph=True, dynamic=dynamic)
+    for size in (4, 6, 7):
+        batch = workload.batch(size, training)
+        ours, eager = (
+            accuracy.step_tensors(call, owner, workload, batch, training=training)
+            for call, owner in ((compiled, model), (plain, plain))
+        )
+        torch.testing.assert_close(ours, eager, rtol=1e-3, atol=1e-4)
+    assert len(triptych.report(compiled).graphs) <= most
