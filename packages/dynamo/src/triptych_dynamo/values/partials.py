@@ -7,12 +7,13 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from triptych_dynamo.sources import AttrSource, Source
+from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.values import operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.classes import constructs
 from triptych_dynamo.values.common import index_of, is_constant_equal, none
+from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.deferred import DeferredCall, defer
 from triptych_dynamo.values.functions import FunctionValue
 from triptych_dynamo.values.mappings import DictValue
@@ -80,9 +81,10 @@ def wrap_partial(tx: Frame, obj: functools.partial[Any], source: Source | None) 
 
 
 class CachedFunctionValue(Value):
-    """A function under `functools.lru_cache`: the function itself is inlined; its cache is neither read nor filled.
+    """A function under `functools.lru_cache`.
 
-    One that only logs is called as it is after the graph: its cache keeps it from logging twice.
+    Called with constants it is run: eager, too, would take the result of the first call ever after. With other arguments the
+    function is inlined; one that only logs is then called as it is after the graph, and its cache keeps it from logging twice.
     """
 
     def __init__(self, obj: Any, source: Source | None = None) -> None:
@@ -105,6 +107,8 @@ class CachedFunctionValue(Value):
         return tx.wrap(self.obj.__wrapped__, AttrSource(self.source, "__wrapped__") if self.source is not None else None)
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if all(arg.is_constant() for arg in (*args, *kwargs.values())):
+            return self._run(tx, args, kwargs)
         before = tx.effects.changed()
         result = tx.call(self._wrapped(tx), args, kwargs)
         spoken = [item for item in tx.effects.changed()[len(before) :] if isinstance(item, DeferredCall)]
@@ -114,6 +118,16 @@ class CachedFunctionValue(Value):
             return tx.unsupported("library", f"the cached function {self.obj.__qualname__} logs and does more")
         tx.effects.withdraw(spoken)
         return defer(tx, self, args, kwargs)
+
+    def _run(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        named = {name: arg.as_constant() for name, arg in kwargs.items()}
+        try:
+            result = self.obj(*(arg.as_constant() for arg in args), **named)
+        except Exception as error:
+            return tx.raise_python(type(error), *error.args)
+        if type(result) in ConstantValue.ATOMS:
+            return tx.constant(result)
+        return tx.wrap(result, PinnedSource(result, f"result of {self.obj.__qualname__}"))
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__get__":

@@ -12,11 +12,15 @@ import decimal
 import enum
 import fractions
 import functools
+import importlib.metadata
+import importlib.util
 import inspect
 import math
 import os
 import pathlib
+import platform
 import re
+import shutil
 import string
 import struct
 import sys
@@ -44,6 +48,8 @@ _FUNCTIONS: frozenset[Any] = frozenset(
         *(os.fspath, sys.getrecursionlimit, sys.intern, sys.getdefaultencoding, sys.is_finalizing),
         *(string.capwords, textwrap.dedent, textwrap.indent, struct.pack, struct.unpack, struct.calcsize),
         *(typing.get_origin, typing.get_args, typing.get_type_hints),
+        *(importlib.metadata.version, importlib.util.find_spec, importlib.import_module, shutil.which),
+        *(platform.system, platform.machine, platform.python_version, os.getenv, os.cpu_count),
         *(math.prod, functools.cmp_to_key, uuid.UUID),
     }
 )

@@ -1,0 +1,140 @@
+"""Values held over a graph break are rebuilt as the objects that they stand for, shared and in place."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+
+import pytest
+import torch
+from harness import check_broken
+from test_classes import Child, Color, Data, Output, Plain, Slotted
+
+X = torch.arange(6.0).reshape(2, 3)
+Point = namedtuple("Point", "x y")
+
+
+def containers(x):
+    a = [x, 1]
+    b = {"k": a, "t": (x * 2, a)}
+    c = {1, 2}
+    d, e, f = deque([1], maxlen=2), OrderedDict(a=1), defaultdict(list, z=[x])
+    g, h, i = Counter("ab"), Point(x, 1), x.max(1)
+    print("", end="")
+    a.append(2)
+    f["new"].append(3)
+    return a, b, c, d, e, f, g, h, i, b["k"] is a, x.shape
+
+
+def ranges_and_slices(x):
+    r, s = range(2, 8, 2), slice(1, None)
+    print("", end="")
+    return list(r), x[s]
+
+
+def iterators(x):
+    a, b, c = iter([1, 2, 3]), enumerate("abc", 4), zip([1, 2], "xy")
+    d, e, f = map(lambda v: v * 2, [1, 2]), filter(None, [0, 1]), reversed([1, 2, 3])
+    g, h = iter({"k": 1}), iter(range(4))
+    next(a), next(b), next(f), next(h)
+    print("", end="")
+    return [list(it) for it in (a, b, c, d, e, f, g, h)]
+
+
+def objects(x):
+    p, q = Plain(x), Child(x * 2)
+    p.friend = q
+    s = Slotted(x)
+    s.b = [p]
+    d = Data(p, c=[1])
+    o = Output(logits=x + 1)
+    print("", end="")
+    p.a = p.a + 1
+    return p, q, s.b[0] is p, d, d.a is p, o, o[0], s.a
+
+
+def cyclic_objects(x):
+    a, b = Plain(1), Plain(x)
+    a.other, b.other = b, a
+    print("", end="")
+    return a.other.a, b.other is a
+
+
+def functions(x):
+    total = 0
+
+    def add(n, k=1):
+        nonlocal total
+        total += n * k
+        return total
+
+    add(1)
+    bound, part = Plain(x).method, functools.partial(add, k=3)
+    print("", end="")
+    part(2)
+    return total, add(1), bound(2), (lambda v: v + total)(1)
+
+
+def constants(x):
+    c, t, dt, dev = Color.RED, Plain, torch.float32, x.device
+    print("", end="")
+    return c, t, dt, dev, c.next(), x.to(dt)
+
+
+def exceptions(x):
+    try:
+        raise ValueError("a", 1)
+    except ValueError as error:
+        kept = error
+    print("", end="")
+    return kept.args, type(kept).__name__
+
+
+def references(x):
+    p = Plain(1)
+    r, i = weakref.ref(p), id(p)
+    print("", end="")
+    return r() is p, i == id(p)
+
+
+def loop(x):
+    log = []
+    for i in range(3):
+        x = x + i
+        print("", end="")
+        log.append(x.sum())
+    return x, log
+
+
+def managers(x):
+    with contextlib.nullcontext(3) as v, torch.no_grad():
+        y = x * v
+        print("", end="")
+        z = y + 1
+    return z
+
+
+def mutated_argument(x, items, p):
+    items.append(x)
+    p.a = 5
+    print("", end="")
+    items.append(p.a)
+    p.b = items
+    return p.b is items
+
+
+CONSTRUCTS = [
+    containers, ranges_and_slices, iterators, objects, cyclic_objects, functions, constants, exceptions, references, loop,
+    managers,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", CONSTRUCTS, ids=lambda fn: fn.__name__)
+def test_construct(fn):
+    check_broken(fn, X)
+
+
+def test_changed_arguments():
+    check_broken(mutated_argument, X, [1], Plain(2))
