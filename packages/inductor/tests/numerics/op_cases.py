@@ -1,10 +1,11 @@
-"""Eager meanings of the pointwise ops, the values they are tried on, and one compiled kernel for each op and dtype."""
+"""Eager meanings of the pointwise ops, the values they are tried on, and kernels that evaluate all ops of a dtype."""
 
 from __future__ import annotations
 
 import functools
 import math
 
+import sympy
 import torch
 
 from triptych_inductor.codegen.cpp.types import TYPES
@@ -37,24 +38,32 @@ def cases() -> list[tuple[str, torch.dtype]]:
     return [(name, dtype) for name, row in OPS.items() for dtype in DTYPES if dtype in row.dtypes]
 
 
-def case_name(name: str, dtype: torch.dtype) -> str:
-    return f"{name}_{str(dtype).removeprefix('torch.')}"
+def short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
-def op_kernel(name: str, dtype: torch.dtype) -> Kernel:
-    """out[i] = op(a[i], b[i], ..) for i < n, n symbolic."""
-    import sympy
+def ops_of(dtype: torch.dtype, arity: int) -> list[str]:
+    """The ops of an arity that are defined for a dtype."""
+    return [name for name, row in OPS.items() if row.arity == arity and dtype in row.dtypes]
 
+
+def result_type(name: str, dtype: torch.dtype) -> torch.dtype:
+    return torch.bool if OPS[name].result == "bool" else dtype
+
+
+def ops_kernel(dtype: torch.dtype, arity: int) -> Kernel:
+    """out_<op>[i] = op(in0[i], in1[i], ..) for i < n and every op of the arity, n symbolic."""
     n = sympy.Symbol("n", integer=True, positive=True)
-    row = OPS[name]
-    names = [f"in{k}" for k in range(row.arity)]
-    out = torch.bool if row.result == "bool" else dtype
+    names = [f"in{k}" for k in range(arity)]
+    chosen = ops_of(dtype, arity)
 
     def body(i, r):
-        ops.store("out", i[0], getattr(ops, name)(*[ops.load(a, i[0]) for a in names]))
+        for name in chosen:
+            ops.store(f"out_{name}", i[0], getattr(ops, name)(*[ops.load(a, i[0]) for a in names]))
 
     inputs = [TensorArg(a, dtype, n) for a in names]
-    return Kernel(case_name(name, dtype), CPU, (n,), (), [Stage(body, False)], inputs, [TensorArg("out", out, n)], [], [n])
+    outputs = [TensorArg(f"out_{name}", result_type(name, dtype), n) for name in chosen]
+    return Kernel(f"ops{arity}_{short(dtype)}", CPU, (n,), (), [Stage(body, False)], inputs, outputs, [], [n])
 
 
 def special_floats(dtype: torch.dtype) -> list[float]:
@@ -83,10 +92,10 @@ def specials(dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor(special_integers(dtype), dtype=dtype)
 
 
-def operands(name: str, dtype: torch.dtype) -> list[torch.Tensor]:
-    """All combinations of special values, then random ones. Zero divisors of integers are left out (they raise)."""
-    row = OPS[name]
-    grids = torch.meshgrid(*[specials(dtype)] * min(row.arity, 2), indexing="ij")
+@functools.cache
+def operands(dtype: torch.dtype, arity: int) -> tuple[torch.Tensor, ...]:
+    """All pairs of special values, then random ones. Zero divisors of integers are left out (they raise)."""
+    grids = torch.meshgrid(*[specials(dtype)] * min(arity, 2), indexing="ij")
     generator = torch.Generator().manual_seed(1)
     tensors = []
     for grid in grids:
@@ -98,8 +107,8 @@ def operands(name: str, dtype: torch.dtype) -> list[torch.Tensor]:
             info = torch.iinfo(dtype)
             noise = torch.randint(max(info.min, -(2**40)), min(info.max, 2**40), (999,), generator=generator).to(dtype)
         tensors.append(torch.cat([grid.reshape(-1), noise]))
-    if row.arity == 3:
+    if arity == 3:
         tensors.append(tensors[0].flip(0).clone())
-    if row.can_fail and not dtype.is_floating_point:
+    if arity == 2 and not dtype.is_floating_point and dtype is not torch.bool:
         tensors[1][tensors[1] == 0] = 1
-    return tensors
+    return tuple(tensors)

@@ -17,14 +17,16 @@ INL f32 sine_of_quarter(f32 x, int quarter) {
   return sel(nonzero(n & 2), -y, y);
 }
 #define LANES(count, expr) for (int l = 0; l < count; l++) { double p = x[l]; x[l] = expr; } return x;
-INL f32 sin(f32 x) {
-  if (any(~lt(abs(x), S(5000.0f)))) { LANES(N, (float)__builtin_sin(p)) }
-  return sel(eq(x, f32{}), x, sine_of_quarter(x, 0));
+INL f32 sine(f32 x, f32 y, double (*exact)(double)) {  // y, except for lanes too large for the reduction
+  mask large = ~lt(abs(x), S(5000.0f));
+  if (any(large))
+    for (int l = 0; l < N; l++) if (large[l]) y[l] = (float)exact(x[l]);
+  return y;
 }
-INL f32 cos(f32 x) {
-  if (any(~lt(abs(x), S(5000.0f)))) { LANES(N, (float)__builtin_cos(p)) }
-  return sine_of_quarter(x, 1);
-}
+static double exact_sin(double x) { return __builtin_sin(x); }
+static double exact_cos(double x) { return __builtin_cos(x); }
+INL f32 sin(f32 x) { return sine(x, sel(eq(x, f32{}), x, sine_of_quarter(x, 0)), exact_sin); }
+INL f32 cos(f32 x) { return sine(x, sine_of_quarter(x, 1), exact_cos); }
 
 // The inverse of erf: the rational start of Giles, then two steps of Newton.
 static double inverse_erf(double x) {
