@@ -212,3 +212,8 @@ class TensorOffsetSource(Source):
 
     def __str__(self) -> str:
         return f"{self.base}.storage_offset()"
+
+
+def is_owned(source: Source) -> bool:
+    """Whether the path goes through an instance dictionary, as that of a module's parameter or buffer does."""
+    return any(isinstance(step, InstanceDictSource) for step in source.path())

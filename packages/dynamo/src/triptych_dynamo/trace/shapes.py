@@ -15,7 +15,7 @@ from triptych_dynamo._torch_compat import (
     user_marks,
 )
 from triptych_dynamo.guards.facts import ShapeFact
-from triptych_dynamo.sources import TensorSizeSource, TensorStrideSource
+from triptych_dynamo.sources import TensorSizeSource, TensorStrideSource, is_owned
 from triptych_dynamo.trace.history import History
 from triptych_dynamo.values.symbolic import SymbolicValue
 
@@ -66,7 +66,7 @@ class Shapes:
             return dynamic
         if self.dynamic is False:
             chosen = dynamic
-        elif self.dynamic:
+        elif self.dynamic and not is_owned(source):
             chosen = frozenset(range(obj.ndim)) - static
         else:
             chosen = (varying | dynamic) - static

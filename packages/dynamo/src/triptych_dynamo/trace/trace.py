@@ -12,7 +12,7 @@ import torch
 
 from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.interpreter.frame import Frame
-from triptych_dynamo.sources import InstanceDictSource, PinnedSource, Source
+from triptych_dynamo.sources import PinnedSource, Source, is_owned
 from triptych_dynamo.trace.attributes import TensorAttributes
 from triptych_dynamo.trace.effects import Effects
 from triptych_dynamo.trace.graph import GraphBuilder
@@ -237,7 +237,7 @@ class Trace:
         for source in written:
             for other in tensors:
                 pair = frozenset((source, other))
-                if len(pair) == 2 and pair not in pairs and not (_is_owned(source) and _is_owned(other)):
+                if len(pair) == 2 and pair not in pairs and not (is_owned(source) and is_owned(other)):
                     pairs.add(pair)
                     self.guard("no_overlap", None, (source, other))
 
@@ -252,8 +252,3 @@ class Trace:
     def user_stack(self) -> list[str]:
         """The traced call stack, outermost first."""
         return [f"{frame.code.co_filename}:{frame.line_number()} in {frame.code.co_qualname}" for frame in self.frames]
-
-
-def _is_owned(source: Source) -> bool:
-    """Whether the tensor is read from an object's instance dictionary (parameters and buffers of modules are)."""
-    return any(isinstance(step, InstanceDictSource) for step in source.path())
