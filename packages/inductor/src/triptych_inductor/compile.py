@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import torch
 from torch.fx import GraphModule
 
 from triptych_inductor.backends import PendingKernels
+from triptych_inductor.compiled import CompiledGraph, KernelInfo, Program
 from triptych_inductor.ir.extents import hint as extent_hint
-from triptych_inductor.loops.kernel import Kernel
 from triptych_inductor.lowering.graph import lower
 from triptych_inductor.options import Options
 from triptych_inductor.passes.pipeline import copy_graph, run_passes
 from triptych_inductor.passes.prepare import prepare
-from triptych_inductor.schedule.program import Program, schedule
+from triptych_inductor.schedule.program import Program as Schedule
+from triptych_inductor.schedule.program import schedule
 from triptych_inductor.wrapper.emit import emit
 
 
@@ -41,60 +44,6 @@ class Timings:
 
     def __str__(self) -> str:
         return ", ".join(f"{k} {v * 1e3:.1f} ms" for k, v in self.parts.items())
-
-
-class CompiledGraph:
-    """A compiled graph. Call it with the graph's inputs; `call` takes one list, which it empties (`boxed`).
-
-    source: the generated wrapper module. kernels: the kernels' records. fallbacks: op -> number of calls without a lowering.
-    schedule: what runs in which order, as text. key: content hash of everything that determines the result.
-    """
-
-    def __init__(
-        self,
-        source: str,
-        kernels: list[Kernel],
-        functions: Mapping[str, Callable[..., Any]],
-        constants: Mapping[str, torch.Tensor],
-        objects: Sequence[Any],
-        fallbacks: Mapping[str, int],
-        key: str,
-        description: str,
-        timings: Timings,
-    ) -> None:
-        self.source = source
-        self.kernels = kernels
-        self.fallbacks = dict(fallbacks)
-        self.key = key
-        self.schedule = description
-        self.timings = timings
-        namespace: dict[str, Any] = {"__name__": "triptych_inductor.generated"}
-        namespace.update(functions, **constants)
-        namespace.update({f"object{k}": value for k, value in enumerate(objects)})
-        exec(compile_source(source), namespace)  # noqa: S102 - our own text
-        self._run: Callable[[list[Any]], Any] = namespace["call"]
-
-    def call(self, args: list[Any]) -> Any:
-        """Run with boxed arguments: `args` is emptied, so that inputs can be freed as they are consumed."""
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                return self._run(args)
-        return self._run(args)
-
-    def __call__(self, *args: Any) -> Any:
-        return self.call(list(args))
-
-    def __repr__(self) -> str:
-        return f"CompiledGraph({len(self.kernels)} kernels, {sum(self.fallbacks.values())} fallbacks, key {self.key[:12]})"
-
-
-def compile_source(source: str) -> Any:
-    """The generated module as a code object."""
-    name = f"<triptych {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
-    return __builtins_compile(source, name, "exec")
-
-
-__builtins_compile = __builtins__["compile"] if isinstance(__builtins__, dict) else __builtins__.compile
 
 
 def compile(gm: GraphModule, example_inputs: Sequence[Any], *, options: Options | Mapping[str, Any] | None = None) -> CompiledGraph:
@@ -124,14 +73,41 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], *, options: Options 
     start = timings.measure("codegen", start)
     source, objects = emit(program, chosen)
     start = timings.measure("wrapper", start)
-    functions = pending.result()
+    loaded = pending.result()
     timings.measure("build", start)
-    return CompiledGraph(
-        source, program.kernels, functions, graph.constants, objects, graph.fallbacks, _key(program, source, chosen),
-        program.description, timings,
+    result = Program(
+        source,
+        pending.files(),
+        [KernelInfo.of(k) for k in program.kernels],
+        graph.fallbacks,
+        _key(program, source, chosen),
+        program.description,
+        graph.constants,
+        objects,
     )
+    return CompiledGraph(result, loaded, timings)
 
 
-def _key(program: Program, source: str, options: Options) -> str:
+def aot_compile(
+    gm: GraphModule, example_inputs: Sequence[Any], path: str | os.PathLike[str], *, options: Options | Mapping[str, Any] | None = None
+) -> CompiledGraph:
+    """Compile as `compile` does and write a self-contained package to `path`, for `load` in any later process.
+
+    The file is written under a temporary name and renamed. Gives the compiled graph.
+    """
+    compiled = compile(gm, example_inputs, options=options)
+    data, target = compiled.to_bytes(), Path(path)
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
+        file.write(data)
+    os.replace(file.name, target)
+    return compiled
+
+
+def load(path: str | os.PathLike[str]) -> CompiledGraph:
+    """The compiled graph in a package made by `aot_compile`. Needs no compiler; `ArtifactError` for damaged files."""
+    return CompiledGraph.from_bytes(Path(path).read_bytes())
+
+
+def _key(program: Schedule, source: str, options: Options) -> str:
     keys = sorted({step.key for step in program.steps if hasattr(step, "key")})
     return hashlib.sha256("\n".join([source, repr(options), *keys]).encode()).hexdigest()

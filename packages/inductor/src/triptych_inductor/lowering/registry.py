@@ -3,9 +3,9 @@
 A lowering function has the op's own signature with a `Context` before it; tensors arrive as `LazyTensor`, symbolic sizes as
 extents. It gives a `LazyTensor`, a tuple or list of them, or `NotImplemented` to leave the call to the fallback.
 
-    @register_lowering(torch.ops.aten.relu)
-    def relu(ctx, x):
-        return pointwise(lambda a: ops.relu(a), x)
+    @register_lowering(torch.ops.mylib.twice)
+    def twice(ctx, x):
+        return ctx.pointwise(lambda v: ctx.ops.add(v, v), x)
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ import torch
 from torch.fx import Node as FxNode
 
 from triptych_inductor.ir.builder import Builder
+from triptych_inductor.ir.tensors import LazyTensor
+from triptych_inductor.loops import ops
+from triptych_inductor.loops.handlers import Value
+from triptych_inductor.lowering.common import pointwise
 from triptych_inductor.options import Options
 
 Lowering = Callable[..., Any]
@@ -74,3 +78,10 @@ class Context:
     @property
     def device(self) -> torch.device:
         return self.expected.device
+
+    ops = ops
+    """The functions of loop bodies (`loops/vocabulary.md`)."""
+
+    def pointwise(self, fn: Callable[..., Value], *operands: Any, weight: int = 4) -> LazyTensor:
+        """`fn` of the operands' elements, broadcast and promoted as torch does; the result has the expected dtype."""
+        return pointwise(fn, *operands, dtype=self.dtype, weight=weight)

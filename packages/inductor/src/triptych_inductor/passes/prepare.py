@@ -25,9 +25,18 @@ def prepare(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
     """A graph of ATen overloads whose nodes all carry `meta["val"]`; `gm` (a copy of the user's) may be changed."""
     if not all(_is_aten(node) for node in gm.graph.nodes):
         gm = _retrace(gm, example_inputs)
+    if len({id(m) for m in map(detect_fake_mode, _values(gm)) if m is not None}) > 1:
+        for node in gm.graph.nodes:
+            node.meta.pop("val", None)  # traced on real tensors: each value has a mode of its own
     if any("val" not in node.meta for node in gm.graph.nodes if node.op not in ("output", "get_attr")):
         _propagate(gm, example_inputs)
     return gm
+
+
+def _values(gm: GraphModule) -> list[list[Any]]:
+    """The values of the nodes, each as a list."""
+    values = [n.meta.get("val") for n in gm.graph.nodes]
+    return [list(v) if isinstance(v, (tuple, list)) else [v] for v in values]
 
 
 def _is_aten(node: Node) -> bool:

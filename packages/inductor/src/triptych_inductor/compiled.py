@@ -1,0 +1,157 @@
+"""`CompiledGraph`: what `compile` gives. Callable, printable, and movable as bytes."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from triptych_inductor.__about__ import __version__
+from triptych_inductor.backends import LoadedKernels, decode_binaries, encode_binaries
+from triptych_inductor.container import ArtifactError, pack, unpack
+from triptych_inductor.loops.kernel import Kernel
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """Facts of one kernel. Extents are text; `inputs` and `outputs` are argument names with dtypes."""
+
+    name: str
+    device: str
+    outer: tuple[str, ...]
+    reduction: tuple[str, ...]
+    stages: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @staticmethod
+    def of(kernel: Kernel) -> KernelInfo:
+        def argument(a: Any) -> str:
+            return f"{a.name}: {str(a.dtype).removeprefix('torch.')}"
+
+        return KernelInfo(
+            kernel.name,
+            str(kernel.device),
+            tuple(map(str, kernel.outer)),
+            tuple(map(str, kernel.reduction)),
+            len(kernel.stages),
+            tuple(map(argument, kernel.inputs)),
+            tuple(map(argument, kernel.outputs)),
+        )
+
+
+@dataclass
+class Program:
+    """Everything a compiled graph is made of, apart from the loaded kernels."""
+
+    source: str
+    files: dict[str, str]
+    kernels: list[KernelInfo]
+    fallbacks: dict[str, int]
+    key: str
+    schedule: str
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    objects: list[Any] = field(default_factory=list)
+
+
+class CompiledGraph:
+    """A compiled graph. Call it with the graph's inputs, or hand `call` one list, which it empties.
+
+    source: the generated wrapper module. files: all generated text, by file name. kernels: facts of each kernel. fallbacks: op ->
+    number of calls without a lowering. schedule: what runs in which order, as text. key: content hash of everything
+    that determines the result. timings: seconds spent in each part of the compilation.
+    """
+
+    def __init__(self, program: Program, kernels: LoadedKernels, timings: Any = None) -> None:
+        self._program = program
+        self._loaded = kernels
+        self.timings = timings
+        namespace: dict[str, Any] = {"__name__": "triptych_inductor.generated"}
+        namespace.update(kernels.functions, **program.constants)
+        namespace.update({f"object{k}": value for k, value in enumerate(program.objects)})
+        exec(_code(program.source), namespace)  # our own text
+        self._run: Callable[[list[Any]], Any] = namespace["call"]
+
+    source = property(lambda self: self._program.source)
+    files = property(lambda self: {"call.py": self._program.source, **self._program.files})
+    kernels = property(lambda self: self._program.kernels)
+    fallbacks = property(lambda self: dict(self._program.fallbacks))
+    key = property(lambda self: self._program.key)
+    schedule = property(lambda self: self._program.schedule)
+
+    def call(self, args: list[Any]) -> Any:
+        """Run with boxed arguments: `args` is emptied, so that inputs can be freed as they are consumed."""
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return self._run(args)
+        return self._run(args)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.call(list(args))
+
+    def __repr__(self) -> str:
+        return f"CompiledGraph({len(self.kernels)} kernels, {sum(self.fallbacks.values())} fallbacks, key {self.key[:12]})"
+
+    def to_bytes(self) -> bytes:
+        """The graph with its machine code and constants, for `from_bytes` on a like machine.
+
+        `ArtifactError` where the graph holds Python objects that have no text form.
+        """
+        program = self._program
+        if program.objects:
+            kinds = ", ".join(sorted({type(o).__name__ for o in program.objects}))
+            raise ArtifactError(f"the graph refers to Python objects that cannot be stored: {kinds}")
+        description, blobs = encode_binaries(self._loaded)
+        constants = []
+        for name, tensor in program.constants.items():
+            constants.append([name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride())])
+            flat = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
+            blobs["constant/" + name] = flat.reshape(-1).view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+        header = {
+            "version": __version__,
+            "source": program.source,
+            "files": program.files,
+            "kernels": [asdict(k) for k in program.kernels],
+            "fallbacks": program.fallbacks,
+            "key": program.key,
+            "schedule": program.schedule,
+            "constants": constants,
+            "binaries": description,
+        }
+        return pack(header, blobs)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> CompiledGraph:
+        """A compiled graph from `to_bytes`; needs no compiler. `ArtifactError` for damaged or foreign bytes."""
+        header, blobs = unpack(data)
+        if header["version"] != __version__:
+            raise ArtifactError(f"the artifact was made by version {header['version']}, this is {__version__}")
+        kernels = [KernelInfo(**{k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}) for item in header["kernels"]]
+        program = Program(
+            header["source"],
+            header["files"],
+            kernels,
+            header["fallbacks"],
+            header["key"],
+            header["schedule"],
+            {name: _constant(blobs["constant/" + name], *facts) for name, *facts in header["constants"]},
+        )
+        return CompiledGraph(program, decode_binaries(header["binaries"], blobs))
+
+
+def _constant(data: bytes, dtype: str, shape: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
+    kind = getattr(torch, dtype)
+    flat = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(kind) if data else torch.empty(0, dtype=kind)
+    return torch.empty_strided(tuple(shape), tuple(stride), dtype=kind).copy_(flat.reshape(tuple(shape)))
+
+
+def _code(source: str) -> Any:
+    """The generated module as a code object."""
+    name = f"<triptych {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
+    return builtins.compile(source, name, "exec")
+
+
