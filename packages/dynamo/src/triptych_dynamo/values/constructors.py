@@ -235,6 +235,11 @@ def _buffers(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
     return tx.unsupported("call", "bytearray or memoryview")
 
 
+@constructs(torch.nn.Parameter, torch.nn.Buffer)
+def _parameters(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
+    return tx.unsupported("module-construction", "a parameter or buffer is made inside the compiled region")
+
+
 @constructs(property, staticmethod, classmethod)
 def _descriptors(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
     return tx.unsupported("class-definition", "a descriptor is made inside the compiled region")

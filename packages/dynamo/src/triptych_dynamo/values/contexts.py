@@ -97,6 +97,8 @@ class ModeValue(ContextValue):
         return node
 
     def leave(self, tx: Frame) -> None:
+        if not self.entered:
+            tx.unsupported("context-manager", f"leaving a {self.cls.__name__} that was entered before the graph began")
         node, token = self.entered.pop()
         tx.trace.open_modes.remove((type(self).exit_function, token))
         type(self).exit_function(token)

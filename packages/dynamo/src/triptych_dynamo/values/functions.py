@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import AttrSource, GlobalSource, ItemSource, PinnedSource
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.binding import bind_arguments
+from triptych_dynamo.values.binding import bind_arguments, read_default
 from triptych_dynamo.values.cells import CellValue
 from triptych_dynamo.values.common import Unread, is_trusted_name
 from triptych_dynamo.values.constant import ConstantValue
@@ -85,6 +85,8 @@ class FunctionValue(Value):
             "__doc__": lambda: ConstantValue(self.obj.__doc__ if self.obj else None),
             "__globals__": lambda: tx.wrap(self.namespace, PinnedSource(self.namespace, "G")),
             "__class__": lambda: tx.constant(FunctionType),
+            "__annotations__": lambda: self._annotations(tx),
+            "__kwdefaults__": lambda: self._keyword_defaults(tx),
         }.get(name)
         if special is not None:
             return special()
@@ -98,6 +100,18 @@ class FunctionValue(Value):
         if self.obj is not None and hasattr(self.obj, name):
             return tx.constant(getattr(self.obj, name))
         tx.raise_python(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def _annotations(self, tx: Frame) -> Value:
+        if self.obj is None:
+            return tx.trace.make_dict([])
+        source = AttrSource(self.source, "__annotations__") if self.source is not None else None
+        return tx.wrap(self.obj.__annotations__, source)
+
+    def _keyword_defaults(self, tx: Frame) -> Value:
+        if not self.kwdefaults:
+            return ConstantValue(None)
+        pairs = [(ConstantValue(name), read_default(self.kwdefaults, name)) for name in self.kwdefaults]
+        return tx.trace.make_dict(pairs)
 
     def set_attr(self, tx: Frame, name: str, value: Value) -> None:
         self.attributes[name] = value

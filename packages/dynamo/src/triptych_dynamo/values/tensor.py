@@ -283,6 +283,8 @@ _METHODS: dict[str, Callable[..., Value | None]] = {
 @wraps(torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 def wrap_tensor(tx: Frame, obj: torch.Tensor, source: Source | None) -> Value:
     """A tensor of the program: a placeholder of the graph."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(obj):
+        return tx.unsupported("subclass", "a tensor of a function transform that runs around the compiled region")
     return tx.trace.inputs.tensor(tx, obj, source)
 
 

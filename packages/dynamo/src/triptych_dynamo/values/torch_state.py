@@ -55,6 +55,8 @@ _QUESTIONS = _named(
     *("backends.cuda.flash_sdp_enabled", "backends.cuda.math_sdp_enabled", "backends.cuda.mem_efficient_sdp_enabled"),
     *("distributed.is_available", "distributed.is_initialized", "jit.is_tracing", "is_storage", "typename"),
     *("accelerator.is_available", "accelerator.current_accelerator", "_C._get_privateuse1_backend_name"),
+    *("_C._functorch.get_inplace_requires_grad_allowed", "_C._functorch.maybe_current_level", "_C._is_fwd_grad_enabled"),
+    *("_C._functorch.get_single_level_autograd_function_allowed", "_C._functorch.current_level"),
     *("promote_types", "can_cast", "is_vulkan_available", "broadcast_shapes", "amp.autocast_mode.is_autocast_available"),
     *("amp.is_autocast_available", "_C._is_autocast_available", "_utils._get_device_index"),
 )
@@ -80,7 +82,7 @@ _FIXED: list[tuple[Any, list[Any]]] = [
     (
         False,
         [
-            *_named("jit.is_scripting", "_jit_internal.is_scripting", "compiler.is_exporting", "_C._is_fwd_grad_enabled_"),
+            *_named("jit.is_scripting", "_jit_internal.is_scripting", "compiler.is_exporting"),
             *_named("fx._symbolic_trace.is_fx_tracing", "fx._symbolic_trace.is_fx_symbolic_tracing"),
             *_named("onnx.is_in_onnx_export", "_jit_internal.is_tracing"),
         ],
@@ -138,6 +140,9 @@ _SWITCHES: tuple[tuple[str, str], ...] = (
     ("_C._set_mkldnn_enabled", "_C._get_mkldnn_enabled"),
     ("_C._set_default_dtype", "get_default_dtype"),
     ("_C._set_float32_matmul_precision", "_C._get_float32_matmul_precision"),
+    ("_C._functorch.set_inplace_requires_grad_allowed", "_C._functorch.get_inplace_requires_grad_allowed"),
+    ("_C._functorch.set_single_level_autograd_function_allowed", "_C._functorch.get_single_level_autograd_function_allowed"),
+    ("_C._set_fwd_grad_enabled", "_C._is_fwd_grad_enabled"),
     ("set_autocast_cache_enabled", "is_autocast_cache_enabled"),
 )
 
