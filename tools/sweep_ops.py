@@ -1,10 +1,10 @@
-"""torch's operator database through the whole stack: `triptych.compile` of each op, forward and backward, against eager.
+"""torch's operator database through the whole stack: each op compiled, forward and backward, against eager.
 
-    python -m tools.sweep_ops [--device cpu] [--dtypes float32,int64] [--samples 1] [--shards 2] [--seconds 3000] [--only add,softmax]
-        [--out results]
+    python -m tools.sweep_ops [--device cpu] [--dtypes float32,int64] [--samples 1] [--shards 2] [--seconds 3000]
+        [--only add,softmax] [--out results]
 
-Compared are values, dtypes, shapes, strides of dense results, gradients, and the type of a raised exception. Each shard is a process of its own;
-where one dies, the op at hand counts as crashed and a new process goes on behind it.
+Compared are values, dtypes, shapes, strides of dense results, gradients, and the type of a raised exception. Each shard
+is a process of its own; where one dies, the op at hand counts as crashed and a new process goes on behind it.
 """
 
 from __future__ import annotations
