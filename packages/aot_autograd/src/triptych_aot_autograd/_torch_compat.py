@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode as GuardOnDataDependentSymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv as ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes
@@ -133,7 +134,7 @@ def fake_view(mode: FakeTensorMode, source: Any, size: Any, stride: Any, offset:
 
 def new_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
     """A fake mode of our own, for inputs that bring none."""
-    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env)
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env or ShapeEnv())
 
 
 @contextlib.contextmanager
@@ -189,6 +190,8 @@ def contiguous_strides(size: Sequence[Any]) -> tuple:
 def is_dense(size: Sequence[Any], stride: Sequence[Any]) -> bool:
     """Whether the elements fill their memory without gaps or overlap. Symbolic numbers are compared by their hints."""
     hinted = [(_hint(s), _hint(n)) for s, n in zip(stride, size, strict=True)]
+    if any(None in pair for pair in hinted):  # sizes that depend on numbers in tensors: compared as expressions
+        return list(map(_expression, stride)) == list(map(_expression, contiguous_strides(size)))
     expected = 1
     for step, extent in sorted(hinted):
         if extent == 1:
@@ -199,7 +202,11 @@ def is_dense(size: Sequence[Any], stride: Sequence[Any]) -> bool:
     return True
 
 
-def _hint(value: Any) -> int:
+def _expression(value: Any) -> Any:
+    return value.node.expr if isinstance(value, torch.SymInt) else value
+
+
+def _hint(value: Any) -> Any:
     return value.node.hint if isinstance(value, torch.SymInt) else value
 
 

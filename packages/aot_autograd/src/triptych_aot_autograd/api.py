@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.fx import GraphModule
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.errors import DataDependentError, UnsupportedOperationError
 from triptych_aot_autograd.joint_graph import InputDesc, JointGraph
 from triptych_aot_autograd.partition.min_cut import min_cut_partition
 from triptych_aot_autograd.partition.parts import Partition
@@ -60,10 +62,9 @@ class _Traceable:
 def _argument_names(target: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> list[str]:
     function = target.forward if isinstance(target, torch.nn.Module) else target
     try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-        names = list(bound.arguments)
-        positional = names[: len(args)] if len(names) >= len(args) else []
-    except (TypeError, ValueError):
+        parameters = inspect.signature(function).parameters.values()
+        positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (TypeError, ValueError):  # a builtin without a signature
         positional = []
     labels = []
     for i, arg in enumerate(args):
@@ -133,6 +134,8 @@ def _signature(leaves: Sequence[Any], spec: TreeSpec) -> Any:
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             facts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf))
+        elif isinstance(leaf, slice):  # does not hash before Python 3.12
+            facts.append((slice, leaf.start, leaf.stop, leaf.step))
         else:
             facts.append((type(leaf), leaf))
     return tuple(facts)
@@ -246,10 +249,12 @@ def aot_backend(
     inference_compiler: Compiler | None = None,
     partition_fn: PartitionFn = min_cut_partition,
     decompositions: dict[Any, Any] | None = None,
+    unsupported: str = "eager",
 ) -> Callable[..., Callable[..., Any]]:
     """A backend, `backend(gm, example_inputs) -> callable`, of compilers of functional ATen graphs. Arguments as of `aot_function`.
 
-    Parameters and buffers that `gm` itself holds become inputs behind those of the graph.
+    Parameters and buffers that `gm` itself holds become inputs behind those of the graph. `unsupported` says what becomes of a graph
+    that has no functional form: "eager" (it runs as it is, with one warning that names the op and the line) or "raise".
 
     Example:
         >>> backend = aot_backend(lambda graph, inputs: graph)
@@ -258,18 +263,22 @@ def aot_backend(
     """
 
     def backend(gm: GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
-        return _compile_graph(
-            gm,
-            example_inputs,
-            {
-                "fw_compiler": fw_compiler,
-                "bw_compiler": bw_compiler,
-                "inference_compiler": inference_compiler,
-                "partition_fn": partition_fn,
-            },
-            decompositions or {},
-        )
+        options = {
+            "fw_compiler": fw_compiler,
+            "bw_compiler": bw_compiler,
+            "inference_compiler": inference_compiler,
+            "partition_fn": partition_fn,
+        }
+        try:
+            return _compile_graph(gm, example_inputs, options, decompositions or {})
+        except (UnsupportedOperationError, DataDependentError) as error:
+            if unsupported == "raise":
+                raise
+            warnings.warn(f"this graph runs without compilation: {error}", stacklevel=2)
+            return gm
 
+    if unsupported not in ("eager", "raise"):
+        raise ValueError(f'unsupported is {unsupported!r}; it must be "eager" or "raise"')
     return backend
 
 

@@ -5,24 +5,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
 from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.partition.parts import view_root
 from triptych_aot_autograd.tracing.facts import Facts
 
 aten = torch.ops.aten
 
 
-def run(graph: Graph, changed_inputs: set[int]) -> dict[str, int]:
-    """All clean-up passes; returns the number of nodes that each removed."""
-    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-    changed = {n for i, n in enumerate(placeholders) if i in changed_inputs}
+def run(graph: Graph, outputs: Sequence[Any]) -> dict[str, int]:
+    """All clean-up passes; returns the number of nodes that each removed. `outputs`: those results that the program will hold."""
+    held = {view_root(n) for n in outputs if isinstance(n, Node)}
     return {
-        "noop": remove_noop_ops(graph, changed),
-        "equal": merge_equal_nodes(graph),
+        "noop": remove_noop_ops(graph, held),
+        "equal": merge_equal_nodes(graph, held),
         "dead": remove_dead_nodes(graph),
     }
 
@@ -46,13 +47,12 @@ NOOP_WHEN_FACTS_EQUAL = frozenset(
 )
 
 
-def remove_noop_ops(graph: Graph, changed: set[Node]) -> int:
+def remove_noop_ops(graph: Graph, held: set[Node]) -> int:
     """Views and copies that leave size, stride, offset and dtype as they were are replaced by their source.
 
-    A copy that feeds the graph's output stays (it keeps two memories apart), and so does one of an input that the function changes.
+    A copy stays where the program can tell: of or into memory that it holds (inputs, outputs), which it may overwrite later.
     """
     removed = 0
-    output = graph.output_node()
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target not in NOOP_WHEN_FACTS_EQUAL:
             continue
@@ -61,13 +61,17 @@ def remove_noop_ops(graph: Graph, changed: set[Node]) -> int:
             continue
         if type(node.meta["facts"]) is not Facts or _reorders(node):
             continue
-        copies = not compat.is_view_target(node.target)
-        if copies and (output in node.users or source in changed or _shows_output_memory(source, output)):
+        if not compat.is_view_target(node.target) and (node in held or _held_by_program(source, held)):
             continue
         node.replace_all_uses_with(source)
         graph.erase_node(node)
         removed += 1
     return removed
+
+
+def _held_by_program(source: Node, held: set[Node]) -> bool:
+    root = view_root(source)
+    return root in held or root.op != "call_function"
 
 
 def _reorders(node: Node) -> bool:
@@ -77,12 +81,8 @@ def _reorders(node: Node) -> bool:
     return [d % len(node.args[1]) for d in node.args[1]] != list(range(len(node.args[1])))  # type: ignore[arg-type,union-attr]
 
 
-def _shows_output_memory(source: Node, output: Node) -> bool:
-    return output in source.users
-
-
-def merge_equal_nodes(graph: Graph) -> int:
-    """Nodes with equal target and arguments become one (random ops and copies stay apart)."""
+def merge_equal_nodes(graph: Graph, held: set[Node]) -> int:
+    """Nodes with equal target and arguments become one (random ops, copies, and results that are to be separate memories stay apart)."""
     seen: dict[Any, Node] = {}
     merged = 0
     for node in list(graph.nodes):
@@ -95,7 +95,7 @@ def merge_equal_nodes(graph: Graph) -> int:
             first = seen.setdefault(key, node)
         except TypeError:
             continue
-        if first is not node:
+        if first is not node and not (first in held and node in held):
             node.replace_all_uses_with(first)
             graph.erase_node(node)
             merged += 1

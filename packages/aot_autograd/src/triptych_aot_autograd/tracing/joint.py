@@ -15,7 +15,7 @@ import torch
 from torch.fx import Node
 
 from triptych_aot_autograd import _torch_compat as compat
-from triptych_aot_autograd.errors import UnsupportedOperationError
+from triptych_aot_autograd.errors import DataDependentError, UnsupportedOperationError
 from triptych_aot_autograd.facts import FunctionFacts
 from triptych_aot_autograd.graph_module import LazyGraphModule
 from triptych_aot_autograd.joint_graph import InputDesc, JointGraph, OutputDesc
@@ -25,6 +25,7 @@ from triptych_aot_autograd.tracing.facts import Facts, TracedTensor, new_traced
 from triptych_aot_autograd.tracing.functions import FunctionRules
 from triptych_aot_autograd.tracing.outputs import GraphOutput, OutputClassifier
 from triptych_aot_autograd.tracing.overlap import overlapping_inputs
+from triptych_aot_autograd.tracing.provenance import user_line
 from triptych_aot_autograd.tracing.recorder import Recorder
 from triptych_aot_autograd.tracing.storages import adopt
 from triptych_aot_autograd.tracing.symbols import SYMBOLIC
@@ -56,6 +57,7 @@ class _JointTracer:
         self._mode = request.fake_mode or compat.fake_mode_of(request.inputs)
         self.recorder = Recorder(self.fake_mode, request.decompositions)
         self.leaves: list[TracedTensor | None] = []  # what gradients are taken with respect to
+        self._names: set[str] = set()  # of placeholders
         self.origins: list[Any] = []  # grad_fn of each input before the function ran, "leaf", or None
 
     def fake_mode(self) -> compat.FakeTensorMode:
@@ -81,7 +83,7 @@ class _JointTracer:
         inputs = [self._input(v, d, wants_grad) for v, d in zip(request.inputs, request.descs, strict=True)]
         overlap = overlapping_inputs(request.inputs)
         with torch.set_grad_enabled(torch.is_grad_enabled() and wants_grad), self.recorder, FunctionRules():
-            outputs = list(request.run(list(inputs), self.recorder))
+            outputs = self._run(inputs)
         with torch.no_grad(), compat.below_autograd():
             classifier = OutputClassifier(self.recorder, inputs, self.origins)
             facts = FunctionFacts(classifier.input_facts([d.name for d in request.descs]))
@@ -92,10 +94,22 @@ class _JointTracer:
         differentiable = [o for o in graph_outputs if o.differentiable] if wants_grad else []
         return self._assemble(facts, graph_outputs, classifier.epilogue, differentiable)
 
+    def _run(self, inputs: list[Any]) -> list[Any]:
+        """The forward; questions about numbers that a trace does not have become `DataDependentError`."""
+        try:
+            return list(self.request.run(list(inputs), self.recorder))
+        except compat.GuardOnDataDependentSymNode as error:
+            reason = str(error).splitlines()[0]
+        except RuntimeError as error:
+            if "data is not allocated" not in str(error):
+                raise
+            reason = "an op reads the memory of a tensor to decide what to do"
+        raise DataDependentError(reason, user_line(self.recorder.provenance.origin()))
+
     # -- inputs --------------------------------------------------------------------------------------------------------
     def _input(self, value: Any, desc: InputDesc, wants_grad: bool) -> Any:
         recorder = self.recorder
-        node = recorder.graph.placeholder(desc.name)
+        node = recorder.graph.placeholder(self._unique(desc.name))
         node.meta["phase"] = "forward"
         if not isinstance(value, torch.Tensor):
             return self._scalar_input(value, node)
@@ -113,6 +127,13 @@ class _JointTracer:
             self.origins.append("leaf" if value.requires_grad else None)
             return traced
         return self._differentiable_input(value, traced, facts, node)
+
+    def _unique(self, name: str) -> str:
+        count, unique = 1, name
+        while unique in self._names:
+            unique, count = f"{name}_{count}", count + 1
+        self._names.add(unique)
+        return unique
 
     def _differentiable_input(self, value: torch.Tensor, traced: TracedTensor, facts: Facts, node: Node) -> TracedTensor:
         traced.requires_grad_(True)
@@ -146,13 +167,22 @@ class _JointTracer:
         wanted = [leaf for leaf in self.leaves if leaf is not None]
         outputs = [o.tensor for o in differentiable]
         with recorder, compat.no_autocast():
-            grads = torch.autograd.grad(outputs, wanted, tangents, allow_unused=True)
+            grads = self._gradients(outputs, wanted, tangents)
             found = iter(grads)
             nodes = []
             for leaf in self.leaves:
                 grad = next(found) if leaf is not None else None
                 nodes.append(None if grad is None else recorder._argument(grad, []))
         return nodes
+
+    def _gradients(self, outputs: list[Any], wanted: list[TracedTensor], tangents: list[TracedTensor]) -> Sequence[Any]:
+        try:
+            return torch.autograd.grad(outputs, wanted, tangents, allow_unused=True)
+        except RuntimeError as error:
+            if "modified by an inplace operation" not in str(error):
+                raise
+            # Eager fails only if and when a backward is asked for: that is left to eager.
+            raise UnsupportedOperationError(f"the backward of this region fails in eager too: {error}") from error
 
     def _tangent(self, output: GraphOutput, number: int, before: Node) -> TracedTensor:
         assert output.tensor is not None
@@ -161,7 +191,7 @@ class _JointTracer:
         stride = like.stride if compat.is_dense(like.size, like.stride) else compat.contiguous_strides(like.size)
         own = facts.get(like.size, stride, 0, like.dtype, like.device)
         with self.recorder.graph.inserting_before(before):
-            node = self.recorder.graph.placeholder(f"tangents_{number}")
+            node = self.recorder.graph.placeholder(self._unique(f"tangents_{number}"))
         node.meta.update(phase="backward", facts=own, tangent=True)
         return adopt(new_traced(own), own, node)
 
@@ -180,7 +210,7 @@ class _JointTracer:
         out_descs = [OutputDesc(o.kind, self._output_name(o, facts), o.index, o in diff) for o in outs]
         out_descs += [OutputDesc("epilogue", facts.inputs[i].name, i, False) for i, _ in epilogue]
         out_descs += [OutputDesc("gradient", request.descs[i].name, i, False) for i in grad_inputs]
-        clean.run(recorder.graph, {facts.inputs.index(f) for f in facts.inputs if f.changed})
+        clean.run(recorder.graph, [o.node for o in outs])
         attach_values(recorder.graph, self.fake_mode())
         module = LazyGraphModule({name: t for name, t in recorder.constants.items()}, recorder.graph, "JointGraph")
         facts.random = any(compat.is_random(n.target) for n in recorder.graph.nodes)

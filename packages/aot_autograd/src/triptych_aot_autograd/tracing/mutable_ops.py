@@ -26,6 +26,7 @@ RENAMED: dict[Any, Any] = {
     aten._index_put_impl_.default: aten.index_put.default,
     aten.rrelu_with_noise_.default: aten.rrelu_with_noise_functional.default,
     aten.rrelu_with_noise.default: aten.rrelu_with_noise_functional.default,
+    aten._batch_norm_with_update.default: aten._batch_norm_with_update_functional.default,
 }
 
 # Arguments of the original that the renamed partner does not take.
@@ -126,12 +127,10 @@ def _make_functional(func: OpOverload, written: tuple[int, ...], returns: tuple[
 def _define(name: str, func: OpOverload, written: tuple[int, ...], returns: tuple[int | None, ...]) -> None:
     arguments = func._schema.arguments
     plain = [i for i, r in enumerate(returns) if r is None]
-    texts = [re.sub(r"\([a-z]+!?\)", "", str(a)) for a in arguments]
-    at = next((i for i, a in enumerate(arguments) if a.kwarg_only), None)
-    if at is not None:
-        texts.insert(at, "*")
-    types = [str(func._schema.returns[i].type) for i in plain] + [_bare_type(arguments[i]) for i in written]
-    torch.library.define(f"triptych_aot::{name}", f"({', '.join(texts)}) -> ({', '.join(types)})")
+    text = re.sub(r"\([a-z*|]+!?(?: -> [a-z*|]+!?)?\)", "", str(func._schema))  # without alias annotations
+    arguments_text = text[text.index("(") : text.rindex(" -> ")]
+    types = [str(func._schema.returns[i].type) for i in plain] + [str(arguments[i].type) for i in written]
+    torch.library.define(f"triptych_aot::{name}", f"{arguments_text} -> ({', '.join(types)})")
 
     def functional(*args: Any, **kwargs: Any) -> Any:
         args_list = list(args)
@@ -153,7 +152,3 @@ def _define(name: str, func: OpOverload, written: tuple[int, ...], returns: tupl
     torch.library.impl(f"triptych_aot::{name}", "default", functional)
     torch.library.register_fake(f"triptych_aot::{name}", functional)
 
-
-def _bare_type(argument: Any) -> str:
-    text = re.sub(r"\([a-z]+!?\)", "", str(argument)).rsplit(" ", 1)[0] if argument.name else str(argument.type)
-    return text

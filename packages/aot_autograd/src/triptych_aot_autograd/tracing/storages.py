@@ -84,6 +84,9 @@ def _replay(storage: TracedStorage, chain: tuple[ViewStep, ...], emit: Emit) -> 
 def write(tensor: TracedTensor, value: TracedTensor, emit: Emit) -> None:
     """All elements of `tensor` become those of `value` (same size and dtype): a new generation of its storage."""
     storage, chain = tensor._storage, tensor._chain
+    if any(step.func is aten.expand.default for step in chain):
+        value = _write_through_expansion(tensor, value, emit)
+        chain = ()
     for i in range(len(chain) - 1, -1, -1):
         value = write_back(emit, lambda i=i: _replay(storage, chain[:i], emit), value, chain[i])  # type: ignore[misc]
     value = match_layout(value, storage.facts, emit)
@@ -91,9 +94,23 @@ def write(tensor: TracedTensor, value: TracedTensor, emit: Emit) -> None:
     storage.generation += 1
     storage.base._constant = None
     tensor._constant = None
-    if not chain:
+    if not tensor._chain:
         tensor._value = value._value
         tensor._generation = storage.generation
+
+
+def _write_through_expansion(tensor: TracedTensor, value: TracedTensor, emit: Emit) -> TracedTensor:
+    """The base after a write to a view of an expanded view: placed by strides, if no element is written twice."""
+    facts, base = tensor._facts, tensor._storage.facts
+    if any(s == 0 and n != 1 for n, s in zip(facts.size, facts.stride, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+    if type(base.offset) is not int or base.offset != 0 or tensor._storage.metadata_steps:
+        raise UnsupportedOperationError("an in-place change through an expanded view has no functional form here")
+    handle = emit.handle(base, tensor._storage.value)  # type: ignore[attr-defined]
+    return emit(aten.as_strided_scatter.default, handle, value, list(facts.size), list(facts.stride), facts.offset)
 
 
 def match_layout(value: TracedTensor, facts: Facts, emit: Emit) -> TracedTensor:

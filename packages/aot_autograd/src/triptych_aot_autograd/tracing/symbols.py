@@ -16,7 +16,7 @@ import torch
 from torch.fx import Graph, Node
 
 from triptych_aot_autograd import _torch_compat as compat
-from triptych_aot_autograd.errors import AotError
+from triptych_aot_autograd.errors import UnsupportedOperationError
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -94,7 +94,7 @@ class SymbolTable:
         elif type(expr).__name__ in FUNCTIONS:
             node = self._function(expr, example)
         if node is None:
-            raise AotError(f"no input of the graph tells the size {expr}")
+            raise UnsupportedOperationError(f"no input of the graph tells the size {expr}")
         return node
 
     def _function(self, expr: sympy.Basic, example: Any) -> Any:

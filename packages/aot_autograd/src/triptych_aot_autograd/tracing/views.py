@@ -87,16 +87,6 @@ def _apply(func: Any) -> Callable[..., TracedTensor]:
     return lambda emit, source, value, step: emit(func, value)
 
 
-def _expand(emit: Emit, source: Source, value: TracedTensor, step: ViewStep) -> TracedTensor:
-    grown = [i for i, (n, s) in enumerate(zip(step.result.size, step.result.stride, strict=True)) if n != 1 and s == 0]
-    if grown:
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-            "Please clone() the tensor before performing the operation."
-        )
-    return emit(aten.reshape.default, value, list(step.source.size))
-
-
 INVERSES: dict[Any, Callable[..., TracedTensor]] = {
     aten.view.default: _reshape,
     aten._unsafe_view.default: _reshape,
@@ -114,7 +104,6 @@ INVERSES: dict[Any, Callable[..., TracedTensor]] = {
     aten.diagonal.default: _scatter_as(aten.diagonal_scatter.default),
     aten.as_strided.default: _as_strided,
     aten.unfold.default: _as_strided,
-    aten.expand.default: _expand,
     aten.detach.default: _identity,
     aten.alias.default: _identity,
     aten.lift_fresh.default: _identity,
