@@ -167,6 +167,29 @@ def sigmoid_double(x):
 
 
 @triton.jit
+def erf(x):
+    """Error function of float32, to two units in the last place: x + x * P(x * x) below 1, 1 - 2 ** -Q(|x|) above.
+
+    Both polynomials are minimax fits; evaluating both costs less than choosing each coefficient, as libraries do.
+    """
+    square = x * x
+    small = square * 7.853847637306899e-05 - 0.0008010189631022513
+    small = small * square + 0.00518832728266716
+    small = small * square - 0.026853810995817184
+    small = small * square + 0.1128358542919159
+    small = small * square - 0.3761262595653534
+    small = small * square + 0.12837916612625122
+    small = small * x + x
+    size = tl.abs(x)
+    large = size * 0.0016597229987382889 - 0.02132043056190014
+    large = large * size + 0.12787240743637085
+    large = large * size + 0.9442275166511536
+    large = large * size + 1.6121232509613037
+    large = large * size + 0.0038543646223843098
+    return tl.where(size < 1.0, small, libdevice.copysign(1.0 - tl.exp2(-large), x))
+
+
+@triton.jit
 def digamma(x):
     """Derivative of lgamma: reflection for negative x, recurrence up to 10, then the asymptotic series."""
     reflected = x < 0
@@ -291,6 +314,20 @@ def step_argmax(value, index, other, other_index):
 def step_argmin(value, index, other, other_index):
     """Elementwise step of an arg-minimum."""
     return _argmin(value, index, other, other_index)
+
+
+@triton.jit
+def later_argmax(value, index, other, other_index):
+    """As `step_argmax` where `other_index` is known to lie behind `index`: equal values change nothing."""
+    take = (other > value) | ((other != other) & (value == value))
+    return tl.where(take, other, value), tl.where(take, other_index, index)
+
+
+@triton.jit
+def later_argmin(value, index, other, other_index):
+    """As `step_argmin` where `other_index` is known to lie behind `index`: equal values change nothing."""
+    take = (other < value) | ((other != other) & (value == value))
+    return tl.where(take, other, value), tl.where(take, other_index, index)
 
 
 @triton.jit

@@ -319,6 +319,8 @@ def _pass_on(
 def _prologue(writer: SectionWriter, layout: Layout) -> list[str]:
     """The program's number taken apart, and the index and mask of each outer dimension."""
     lines = ["pid = tl.program_id(0)" + (".to(tl.int64)" if layout.wide else "")]
+    if layout.mirrored:
+        return lines + _mirrored_tiles(writer, layout)
     left = "pid"
     outer = list(reversed(layout.outer))
     for dim in outer:
@@ -340,6 +342,27 @@ def _prologue(writer: SectionWriter, layout: Layout) -> list[str]:
             left = f"{dim.letter}rest"
     if layout.walk == SPLIT:
         lines.append(f"split = {left}")
+    return lines
+
+
+def _mirrored_tiles(writer: SectionWriter, layout: Layout) -> list[str]:
+    """Programs 2k and 2k+1 take tiles (a, b) and (b, a) of the k-th pair below the diagonal.
+
+    Rows a and n-1-a of that triangle together hold n+1 tiles, so that the pairs fill a rectangle.
+    """
+    y, x = layout.dims
+    count = -(-int(y.numel) // layout.block(y))
+    lines = [
+        f"tile = (pid // 2) % {count + 1}",
+        f"row = (pid // 2) // {count + 1}",
+        f"below = tl.where(tile <= row, row, {count - 1} - row)",
+        "beside = tl.where(tile <= row, tile, tile - row - 1)",
+    ]
+    for dim, places in ((y, "below, beside"), (x, "beside, below")):
+        offsets = f"tl.arange(0, {dim.block}){layout.expand(dim.position)}"
+        lines.append(f"{dim.letter}index = tl.where(pid % 2 == 0, {places}) * {dim.block} + {offsets}")
+        if layout.needs_mask(dim):
+            lines.append(f"{dim.letter}mask = {dim.letter}index < {writer.extent(dim.numel)}")
     return lines
 
 
@@ -387,6 +410,9 @@ def _function(
     grid: list[GridFactor] = [GridFactor(postfix(d.numel, size_numbers), layout.block(d)) for d in layout.outer]
     if layout.walk == SPLIT:
         grid.append(GridFactor((layout.splits,), 1))
+    if layout.mirrored:
+        count = -(-int(layout.dims[0].numel) // layout.block(layout.dims[0]))
+        grid = [GridFactor((count,), 1), GridFactor((count + 1,), 1)]
     source = _source(name, params, constants, made, kernel.description)
     return TritonFunction(
         name, source, tuple(params), constants, tuple(grid), layout.num_warps, layout.num_stages, made.writer.checked

@@ -7,12 +7,13 @@ Rules of thumb, each with its reason beside it; `choose_layout` is the only entr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from triptych_inductor.codegen.triton.devices import DeviceFacts
 from triptych_inductor.codegen.triton.facts import StageFacts
 from triptych_inductor.codegen.triton.indexing import Extent
 from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT, Layout, total
-from triptych_inductor.codegen.triton.tiles import Access, TileDim, contiguous_share, extent_hint
+from triptych_inductor.codegen.triton.tiles import Access, TileDim, contiguous_share, extent_hint, reads_mirrored
 
 _LONGEST_ROW = 32768  # elements of a row that one program keeps in registers (32 warps, 32 elements a thread)
 _SPLIT_ROW = 4096  # shortest piece of a row that is worth a program of its own
@@ -35,11 +36,20 @@ def choose_layout(
     wide = needs_64_bits([*numels, total(tuple(dims))])
     reduction = next((d for d in dims if d.letter == "r"), None)
     if reduction is None:
-        return _pointwise(tuple(dims), found, facts, wide)
+        layout = _pointwise(tuple(dims), found, facts, wide)
+        return replace(layout, mirrored=True) if _can_mirror(layout, stages) else layout
     inner = contiguous_share(found, reduction) >= 0.5 or extent_hint(total(_outer(dims))) == 1
     if inner:
         return _row_reduction(tuple(dims), reduction, found, stages, facts, wide)
     return _column_reduction(tuple(dims), reduction, stages, facts, wide)
+
+
+def _can_mirror(layout: Layout, stages: Sequence[StageFacts]) -> bool:
+    """Square tiles, an even number of them along each side, and a buffer read both ways."""
+    if not reads_mirrored(stages, layout.dims) or len(set(layout.blocks.values())) != 1:
+        return False
+    numel = layout.dims[0].numel
+    return isinstance(numel, int) and -(-numel // layout.block(layout.dims[0])) % 2 == 0
 
 
 def _outer(dims: Sequence[TileDim]) -> tuple[TileDim, ...]:

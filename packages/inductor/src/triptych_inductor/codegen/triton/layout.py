@@ -20,7 +20,9 @@ class Layout:
     """`blocks`: block size by letter. `walk`: one of the three words above. `splits`: programs that share a row
     (`SPLIT`).
 
-    `wide`: indices have 64 bits.
+    `wide`: indices have 64 bits. `mirrored`: tiles (a, b) and (b, a) of a square are neighbours in time, so that a
+    buffer that
+    both read, one of them transposed, comes from memory once.
     """
 
     dims: tuple[TileDim, ...]
@@ -30,6 +32,7 @@ class Layout:
     num_stages: int = 1
     splits: int = 1
     wide: bool = False
+    mirrored: bool = False
 
     @property
     def outer(self) -> tuple[TileDim, ...]:
@@ -66,7 +69,8 @@ class Layout:
         tile = " x ".join(f"{d.letter}:{self.block(d)} of {d.numel}" for d in self.dims)
         split = f", {self.splits} splits" if self.walk == SPLIT else ""
         width = 64 if self.wide else 32
-        return f"{self.walk} [{tile}], {self.num_warps} warps{split}, {width}-bit indices"
+        order = ", mirrored tiles" if self.mirrored else ""
+        return f"{self.walk} [{tile}], {self.num_warps} warps{split}, {width}-bit indices{order}"
 
 
 def total(dims: tuple[TileDim, ...]) -> Extent:

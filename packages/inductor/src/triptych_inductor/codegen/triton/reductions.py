@@ -18,6 +18,7 @@ class Spec:
     """Texts of one kind. `parts`: components of its state ("value", "index", "count"), all of the work dtype but
     "index".
 
+    An extreme starts at position 0: where no element exceeds the identity, all are equal and the first one is meant.
     `step` combines state `{a0}`.. with a block's value `{v}`, its position `{i}` and mask `{m}`; `final` reduces
     state `{a0}`..
     along `{axis}`. `start` is the identity of each component.
@@ -39,13 +40,13 @@ _SPECS = {
     "xor": Spec(("value",), ("0",), "{a0} ^ {v}", "lib.reduce_xor({a0}, {axis})"),
     "argmax": Spec(
         ("value", "index"),
-        ("low", "top"),
+        ("low", "0"),
         "lib.step_argmax({a0}, {a1}, {v}, {i})",
         "lib.reduce_argmax({a0}, {a1}, {axis})",
     ),
     "argmin": Spec(
         ("value", "index"),
-        ("high", "top"),
+        ("high", "0"),
         "lib.step_argmin({a0}, {a1}, {v}, {i})",
         "lib.reduce_argmin({a0}, {a1}, {axis})",
     ),
@@ -105,8 +106,16 @@ def part_dtypes(kind: str, dtype: torch.dtype, wide: bool) -> list[torch.dtype]:
     return [index if part == "index" else work for part in spec(kind).parts]
 
 
-def step_text(kind: str, dtype: torch.dtype, state: list[str], value: str, position: str, mask: str) -> str:
-    """The state after one block."""
+EXTREMES = {"argmax": "max", "argmin": "min"}
+"""Kinds that give a position, and the kind of the value there."""
+
+
+def step_text(
+    kind: str, dtype: torch.dtype, state: list[str], value: str, position: str, mask: str, rising: bool = False
+) -> str:
+    """The state after one block. `rising`: each block's positions lie behind those of the blocks before."""
+    if rising and kind in EXTREMES:
+        return f"lib.later_{kind}({state[0]}, {state[1]}, {value}, {position})"
     floating = work_dtype(kind, dtype).is_floating_point
     words = {f"a{k}": name for k, name in enumerate(state)}
     library = "lib" if floating else "tl"

@@ -30,6 +30,7 @@ class SectionWriter(NodeWriter):
         super().__init__(context, layout)
         self._pending: list[tuple[StageFacts, Value, list[str]]] = []
         self._states = 0
+        self._finals: dict[str, list[Text]] = {}  # reduced states by the text of their final step
         self.spilled: dict[tuple[int, int], tuple[str, torch.dtype]] = {}  # values kept in a workspace, by number
         self.group: frozenset[int] = frozenset()  # stages of the loop that is being written
 
@@ -163,16 +164,41 @@ class SectionWriter(NodeWriter):
         prepared = self._prepared(kind, dtype, value)
         if kind == "welford":
             return self._moments(prepared, work, dtype)
+        if kind in reductions.EXTREMES:
+            return self._extreme_position(kind, dtype, prepared)
         spec = reductions.spec(kind)
         mask = self._row_mask()
-        state = [prepared] if len(spec.parts) == 1 else [prepared, self._position()]
-        types = reductions.part_dtypes(kind, dtype, self.layout.wide)
         if mask:
-            start = [reductions.identity_text(w, t, self.layout.wide) for w, t in zip(spec.start, types, strict=True)]
-            state = [
-                f"tl.where({mask}, {s}, {i}).to({text_of(t)})" for s, i, t in zip(state, start, types, strict=True)
-            ]
-        return self.results(kind, dtype, reductions.final_text(kind, state, reduction.position))
+            start = reductions.identity_text(spec.start[0], work, self.layout.wide)
+            prepared = f"tl.where({mask}, {prepared}, {start}).to({text_of(work)})"
+        return self.results(kind, dtype, reductions.final_text(kind, [prepared], reduction.position))
+
+    def _extreme_position(self, kind: str, dtype: torch.dtype, prepared: str) -> Text:
+        """Position of an extreme in two cheap reductions: the value (shared with a `max` or `min` of the same), then
+        the
+        lowest position that has it."""
+        reduction = self.layout.reduction
+        assert reduction is not None
+        work = reductions.work_dtype(kind, dtype)
+        value_kind = reductions.EXTREMES[kind]
+        mask = self._row_mask()
+        if mask:
+            start = reductions.identity_text(reductions.spec(value_kind).start[0], work, self.layout.wide)
+            prepared = f"tl.where({mask}, {prepared}, {start}).to({text_of(work)})"
+        final = reductions.final_text(value_kind, [prepared], reduction.position)
+        (extreme,) = self.state(value_kind, dtype, final)
+        whole = frozenset(d.position for d in self.layout.dims)
+        value = self.assign(prepared, work, whole, HEAD)
+        found = f"({value.name} == {extreme.name})"
+        if work.is_floating_point:
+            found += f" | ({value.name} != {value.name})"
+        index = torch.int64 if self.layout.wide else torch.int32
+        top = reductions.identity_text("top", index, self.layout.wide)
+        places = f"tl.where({found}, {self._position()}, {top}).to({text_of(index)})"
+        place = self.assign(
+            f"lib.reduce_min({places}, {reduction.position}){self.layout.keep()}", index, extreme.dims, HEAD
+        )
+        return self.assign(f"{place.name}.to(tl.int64)", torch.int64, place.dims, HEAD)
 
     def _moments(self, value: str, work: torch.dtype, dtype: torch.dtype) -> tuple[Text, ...]:
         """Mean, sum of squared deviations and count of a whole row, in two passes over the tile."""
@@ -201,13 +227,17 @@ class SectionWriter(NodeWriter):
 
     def state(self, kind: str, dtype: torch.dtype, final: str) -> list[Text]:
         """Name the parts of a reduced state, one each outer point."""
+        if final in self._finals:
+            return self._finals[final]
         types = reductions.part_dtypes(kind, dtype, self.layout.wide)
         names = [f"t{self._count + k}" for k in range(len(types))]
         self._count += len(types)
         self.line(f"{', '.join(names)} = {final}", HEAD)
         outer = frozenset(d.position for d in self.layout.outer)
         keep = self.layout.keep()
-        return [self.assign(f"{n}{keep}", t, outer, HEAD) for n, t in zip(names, types, strict=True)]
+        made = [self.assign(f"{n}{keep}", t, outer, HEAD) for n, t in zip(names, types, strict=True)]
+        self._finals[final] = made
+        return made
 
     def conclude(self, kind: str, dtype: torch.dtype, parts: list[Text]) -> Any:
         """From the parts of a reduced state to the node's value."""
@@ -236,16 +266,19 @@ class SectionWriter(NodeWriter):
 
     def _step(self, kind: str, dtype: torch.dtype, state: list[str], value: str) -> None:
         """Take one block into the accumulators; elements past the end leave them as they are."""
+        reduction = self.layout.reduction
+        assert reduction is not None
         mask = self._row_mask()
         types = reductions.part_dtypes(kind, dtype, self.layout.wide)
         position = self._position() if len(state) == 2 else ""
+        rising = self.context.rising(reduction)
         shown = mask or "True"
         if kind == "welford":
             inside = self.tile(Text(shown, torch.bool, self._moving())) if mask else self._always()
             text = reductions.step_text(kind, dtype, state, value, position, inside)
             self.line(f"{', '.join(state)} = {text}", LOOP)
             return
-        text = reductions.step_text(kind, dtype, state, value, position, shown)
+        text = reductions.step_text(kind, dtype, state, value, position, shown, rising)
         if len(state) == 1:
             new = f"tl.where({mask}, {text}, {state[0]})" if mask else text
             self.line(f"{state[0]} = ({new}).to({text_of(types[0])})", LOOP)

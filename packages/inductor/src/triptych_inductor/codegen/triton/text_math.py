@@ -9,12 +9,13 @@ from __future__ import annotations
 from triptych_inductor.codegen.triton.text_pointwise import POINTWISE, OpText
 
 _LIBDEVICE = (
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erfc "
     "erfinv lgamma rsqrt"
 )
 
 MATH: dict[str, OpText] = {
     **{name: OpText(float=f"libdevice.{name}({{0}})") for name in _LIBDEVICE.split()},
+    "erf": OpText(float="lib.erf({0})", double="libdevice.erf({0})"),
     "sqrt": OpText(float="tl.sqrt_rn({0})", double="tl.sqrt({0})"),
     "reciprocal": OpText(float="tl.div_rn(1.0, {0})", double="1.0 / {0}"),
     "sigmoid": OpText(float="lib.sigmoid({0})", double="lib.sigmoid_double({0})"),

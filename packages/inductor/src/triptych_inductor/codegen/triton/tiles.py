@@ -156,6 +156,23 @@ def choose_tiles(
     return dims
 
 
+def reads_mirrored(stages: Sequence[StageFacts], dims: Sequence[TileDim]) -> bool:
+    """Whether a square kernel of two single axes reads some buffer both straight and transposed, and only writes
+    others."""
+    if len(dims) != 2 or any(len(d.axes) != 1 for d in dims) or dims[0].numel != dims[1].numel:
+        return False
+    (one, _), (other, _) = dims[0].axes[0], dims[1].axes[0]
+    read: dict[str, set[tuple[Any, Any]]] = {}
+    for stage in stages:
+        if stage.reads & stage.writes or any(n.op == "store_atomic_add" for n in stage.recorded.walk()):
+            return False
+        for buffer, index, _, is_store in stage.memory:
+            strides, _ = linear_terms(index, frozenset({one, other}))
+            if not is_store and len(strides) == 2:
+                read.setdefault(buffer, set()).add((strides[one], strides[other]))
+    return any((b, a) in found and a != b for found in read.values() for a, b in found)
+
+
 def contiguous_share(found: Sequence[Access], dim: TileDim) -> float:
     """Share of the bytes whose unit-stride axis is the fastest axis of `dim`."""
     total = sum(a.weight for a in found)

@@ -48,6 +48,11 @@ class KernelContext:
     row_major: Any = 0  # position in the row-major order of the reduction axes
     parameters: dict[str, str] = field(default_factory=dict)  # names in the text: the same for equal kernels
 
+    def rising(self, dim: TileDim) -> bool:
+        """Whether the row-major position of reduction points grows along a tile dimension."""
+        kept = [s for s in self.axes if s in dim.symbols]
+        return kept == [s for s, _ in dim.axes]
+
     def workspace(self, name: str, dtype: torch.dtype, numel: Extent) -> str:
         """Declare memory that outlives a function, and give its name."""
         self.workspaces.setdefault(name, (dtype, numel))

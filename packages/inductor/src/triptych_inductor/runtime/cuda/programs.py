@@ -243,6 +243,11 @@ class PendingGpuLibrary:
     index: int
     _library: GpuLibrary | None = field(default=None, repr=False)
 
+    @property
+    def units(self) -> tuple[TritonProgram, ...]:
+        """What was generated; each has a `source`."""
+        return self.programs
+
     def binaries(self) -> list[ProgramBinary]:
         """The compiled programs, for an artifact."""
         made = self.pending.result()
