@@ -83,18 +83,13 @@ def check_case(op: Any, dtype: Any) -> dict[str, Any]:
         got = compiled(*[t.clone() for t in tensors])
         torch.cuda.synchronize()
     facts = {"kernels": len(compiled.kernels), "fallbacks": dict(compiled.fallbacks)}
-    again = None
-    for k, (mine, theirs) in enumerate(zip(got, expected, strict=True)):
+    seeded = torch.Tag.nondeterministic_seeded
+    if any(seeded in getattr(n.target, "tags", ()) for n in gm.graph.nodes):
+        return {"state": "random", **facts}
+    for mine, theirs in zip(got, expected, strict=True):
         try:
             torch.testing.assert_close(mine, theirs, equal_nan=True)
         except AssertionError as error:
-            if again is None:
-                with torch.no_grad():
-                    again = function(*[t.clone() for t in tensors])
-            try:
-                torch.testing.assert_close(again[k], theirs, equal_nan=True)
-            except AssertionError:
-                return {"state": "random", **facts}
             return {"state": "wrong", "why": " ".join(str(error).split())[:300], **facts}
     return {"state": "kernel" if not compiled.fallbacks else "fallback", **facts}
 

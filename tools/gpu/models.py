@@ -1,0 +1,265 @@
+"""Models on the GPU: triptych and torch.compile, each in a fresh process with empty caches, beside eager.
+
+    python -m tools.gpu.models --out results --seconds 500 [--models bert,gpt2] [--modes infer,train] [--who
+    triptych,peer]
+
+bfloat16 autocast, random weights. Cold: from the first call to its result (imports left out, as they are the same
+work).
+Memory: the peak while stepping. Errors: against eager in the same precision, as the largest difference over the largest
+magnitude; eager's own rounding is of that size in bfloat16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tools.gpu import common
+
+Made = tuple[Any, dict[str, Any], Callable[[Any], Any]]  # module, keyword arguments of its forward, loss of its output
+
+
+def _tokens(batch: int, length: int, vocabulary: int) -> Any:
+    import torch
+
+    return torch.randint(0, vocabulary, (batch, length), device="cuda")
+
+
+def _image_model(name: str, batch: int) -> Made:
+    import timm
+    import torch
+
+    model = timm.create_model(name, pretrained=False).cuda()
+    images = torch.randn(batch, 3, 224, 224, device="cuda")
+    return model, {"x": images}, lambda out: out.float().square().mean()
+
+
+def _language_loss(out: Any) -> Any:
+    return out.loss if getattr(out, "loss", None) is not None else out.logits.float().square().mean()
+
+
+def _bert() -> Made:
+    import transformers
+
+    config = transformers.BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    ids = _tokens(16, 512, config.vocab_size)
+    return transformers.BertForMaskedLM(config).cuda(), {"input_ids": ids, "labels": ids}, _language_loss
+
+
+def _gpt2() -> Made:
+    import transformers
+
+    config = transformers.GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
+    ids = _tokens(8, 512, config.vocab_size)
+    return transformers.GPT2LMHeadModel(config).cuda(), {"input_ids": ids, "labels": ids}, _language_loss
+
+
+def _llama() -> Made:
+    import transformers
+
+    config = transformers.LlamaConfig(
+        hidden_size=1024,
+        intermediate_size=2816,
+        num_hidden_layers=12,
+        num_attention_heads=16,
+        num_key_value_heads=16,
+        vocab_size=32000,
+        use_cache=False,
+    )
+    ids = _tokens(4, 1024, config.vocab_size)
+    return transformers.LlamaForCausalLM(config).cuda(), {"input_ids": ids, "labels": ids}, _language_loss
+
+
+def _t5() -> Made:
+    import transformers
+
+    config = transformers.T5Config(dropout_rate=0.0, use_cache=False, decoder_start_token_id=0)
+    ids = _tokens(8, 512, config.vocab_size)
+    return transformers.T5ForConditionalGeneration(config).cuda(), {"input_ids": ids, "labels": ids}, _language_loss
+
+
+MODELS: dict[str, Callable[[], Made]] = {
+    "resnet50": lambda: _image_model("resnet50", 64),
+    "vit": lambda: _image_model("vit_base_patch16_224", 64),
+    "convnext": lambda: _image_model("convnext_tiny", 64),
+    "mobilenet": lambda: _image_model("mobilenetv3_large_100", 128),
+    "bert": _bert,
+    "gpt2": _gpt2,
+    "llama": _llama,
+    "t5": _t5,
+}
+
+
+def _compiled(who: str, model: Any) -> Any:
+    import torch
+
+    if who == "peer":
+        return torch.compile(model)
+    import triptych
+
+    return triptych.compile(model)
+
+
+def measure_one(name: str, mode: str, who: str, steps: int) -> dict[str, Any]:
+    """One measurement, in this process."""
+    import torch
+
+    torch.manual_seed(0)
+    model, inputs, loss = MODELS[name]()
+    training = mode == "train"
+    model.train(training)
+    if not training:
+        inputs.pop("labels", None)
+
+    def step(call: Any) -> Any:
+        with torch.autocast("cuda", dtype=torch.bfloat16), torch.set_grad_enabled(training):
+            value = loss(call(**inputs)) if training else call(**inputs)
+        if training:
+            value.backward()
+            return value
+        return value
+
+    found: dict[str, Any] = {}
+    expected = _facts_of(step(model), model, training)
+    torch.cuda.synchronize()
+    call = _compiled(who, model)
+    start = time.perf_counter()
+    result = step(call)
+    torch.cuda.synchronize()
+    found["cold_s"] = time.perf_counter() - start
+    found["error"] = _difference(_facts_of(result, model, training), expected)
+    del result, expected
+
+    def timed(what: Any) -> None:
+        step(what)
+        model.zero_grad(set_to_none=True)
+
+    timed(call)
+    for key, what in (("", call), ("eager_", model)):
+        torch.cuda.reset_peak_memory_stats()
+        found[key + "step_ms"] = 1e3 * common.measure(lambda: timed(what), repeats=steps, warm=3)  # noqa: B023
+        found[key + "peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
+    if who == "triptych":
+        import triptych
+
+        report = triptych.report(call)
+        found["graphs"], found["breaks"] = len(report.graphs), len(report.breaks)
+        found["kernels"], found["fallbacks"] = report.kernels, dict(report.fallbacks) if report.fallbacks else {}
+    return found
+
+
+def _facts_of(result: Any, model: Any, training: bool) -> list[Any]:
+    """Outputs, or the loss and gradients (which are cleared), detached."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    if training:
+        grads = [p.grad.detach().float().clone() for p in model.parameters() if p.grad is not None]
+        model.zero_grad(set_to_none=True)
+        return [result.detach().float(), *grads]
+    values = result.to_tuple() if hasattr(result, "to_tuple") else result
+    return [t.detach().float() for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor)]
+
+
+def _difference(mine: list[Any], theirs: list[Any]) -> float:
+    """Norm of all differences over the norm of all values."""
+    if len(mine) != len(theirs):
+        return float("inf")
+    error = sum(float((a - b).double().square().sum()) for a, b in zip(mine, theirs, strict=True))
+    size = sum(float(b.double().square().sum()) for b in theirs)
+    return (error / max(size, 1e-60)) ** 0.5
+
+
+def _run(name: str, mode: str, who: str, steps: int, seconds: float) -> dict[str, Any]:
+    """One measurement in a fresh process with empty caches."""
+    head = {"model": name, "mode": mode, "who": who}
+    with tempfile.TemporaryDirectory() as folder:
+        caches = ("TRIPTYCH_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+        environment = {**os.environ, **{v: f"{folder}/{v}" for v in caches}}
+        command = [sys.executable, "-m", "tools.gpu.models", "--one", f"{name}:{mode}:{who}", "--steps", str(steps)]
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return head | {"failed": f"over {seconds:.0f} s"}
+    for line in done.stdout.splitlines():
+        if line.startswith("RESULT "):
+            return head | json.loads(line.removeprefix("RESULT "))
+    return head | {"failed": (done.stderr or done.stdout).strip()[-1500:]}
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    """One line a model and mode: step times, ratios, cold seconds, memory."""
+    table: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        table.setdefault((row["model"], row["mode"]), {})[row["who"]] = row
+    lines = []
+    for (model, mode), found in table.items():
+        ours, peer = (found.get(w, {}) for w in ("triptych", "peer"))
+        eager = {k.removeprefix("eager_"): v for k, v in (peer | ours).items() if k.startswith("eager_")}
+        times = [f.get("step_ms") for f in (eager, ours, peer)]
+        ratio = [times[0] / t if times[0] and t else None for t in times[1:]]
+        memory = [f.get("peak_gb") for f in (eager, ours, peer)]
+        lines.append([model, mode, *times, *ratio, ours.get("cold_s"), peer.get("cold_s"), *memory, ours.get("error")])
+        lines[-1].append(peer.get("error"))
+    head = [
+        "model",
+        "mode",
+        "eager ms",
+        "ours",
+        "peer",
+        "x ours",
+        "x peer",
+        "cold ours",
+        "peer",
+        "GB eager",
+        "ours",
+        "peer",
+    ]
+    return common.table([*head, "error ours", "peer"], lines)
+
+
+def main() -> None:
+    """Measure all combinations, triptych first."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", default="")
+    parser.add_argument("--seconds", type=float, default=500)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--modes", default="infer,train")
+    parser.add_argument("--who", default="triptych,peer")
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--one", default="", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        try:
+            print("RESULT " + json.dumps(measure_one(*given.one.split(":"), given.steps)), flush=True)
+        except Exception:
+            traceback.print_exc()
+            sys.exit(1)
+        return
+    clock = common.Clock(given.seconds)
+    rows: list[dict[str, Any]] = []
+    for who in given.who.split(","):
+        for mode in given.modes.split(","):
+            for name in given.models.split(","):
+                if clock.left < 15:
+                    continue
+                rows.append(_run(name, mode, who, given.steps, clock.left - 5))
+                shown = {k: v for k, v in rows[-1].items() if k != "fallbacks"}
+                print(json.dumps(shown)[:1200], flush=True)
+                if given.out:
+                    Path(given.out).mkdir(parents=True, exist_ok=True)
+                    (Path(given.out) / "models.json").write_text(json.dumps(rows, indent=1))
+    print(_table(rows))
+
+
+if __name__ == "__main__":
+    main()
