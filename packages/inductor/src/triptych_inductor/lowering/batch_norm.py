@@ -15,7 +15,7 @@ from triptych_inductor.ir.extents import Extent
 from triptych_inductor.ir.tensors import LazyTensor, compute_dtype
 from triptych_inductor.loops import ops
 from triptych_inductor.lowering.common import constant, numel_of, pointwise, reduce, to_dtype
-from triptych_inductor.lowering.formula import formula, maximum, rsqrt
+from triptych_inductor.lowering.formula import Term, formula, maximum, rsqrt
 from triptych_inductor.lowering.norms import affine
 from triptych_inductor.lowering.reductions import is_row, moments
 from triptych_inductor.lowering.registry import Context, register_lowering
@@ -77,11 +77,26 @@ def _training(
 
 
 def _inference(ctx: Context, x: LazyTensor, weight: Any, bias: Any, mean_: LazyTensor, var: LazyTensor, eps: float) -> list[LazyTensor]:
+    """Normalisation with known statistics: one multiplication and addition with per-channel numbers."""
     acc = compute_dtype(x.dtype)
-    rstd = pointwise(formula(lambda v: rsqrt(v + eps)), var, dtype=acc, compute=acc, weight=3)
-    center, scale = _channel(x, to_dtype(mean_, acc)), _channel(x, rstd)
+
+    @formula
+    def scaling(v: Term, *scale: Term) -> Term:
+        return rsqrt(v + eps) * scale[0] if scale else rsqrt(v + eps)
+
+    @formula
+    def shifting(m: Term, a: Term, *shift: Term) -> Term:
+        return shift[0] - m * a if shift else -(m * a)
+
+    scale = pointwise(scaling, var, *([weight] if weight is not None else []), dtype=acc, compute=acc, weight=12)
+    x.builder.realise(scale)
+    shift = pointwise(shifting, mean_, scale, *([bias] if bias is not None else []), dtype=acc, compute=acc, weight=2)
+    x.builder.realise(shift)
+    output = pointwise(
+        formula(lambda v, a, b: v * a + b), x, _channel(x, scale), _channel(x, shift), dtype=x.dtype, compute=acc, weight=2
+    )
     empty = LazyTensor(x.builder, (0,), acc, x.device, lambda i: constant(0, acc), weight=0)
-    return [_normalised(ctx, x, center, scale, weight, bias), empty, empty]
+    return [output, empty, empty]
 
 
 def _is_empty(x: LazyTensor) -> bool:

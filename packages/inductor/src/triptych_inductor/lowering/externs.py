@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.fx import Node as FxNode
 
 from triptych_inductor.ir.extents import as_extents
 from triptych_inductor.ir.tensors import LazyTensor, new_buffer
+from triptych_inductor.loops import ops
+from triptych_inductor.loops.table import FLOAT
+from triptych_inductor.lowering.common import pointwise
 from triptych_inductor.lowering.fallback import lower_fallback
-from triptych_inductor.lowering.registry import Context, register_lowering
+from triptych_inductor.lowering.registry import Context, find_lowering, register_lowering
 
 aten = torch.ops.aten
 
@@ -39,7 +44,30 @@ def _scales(beta: Any, alpha: Any) -> dict[str, Any]:
 
 @register_lowering(aten.addmm.default)
 def addmm(ctx: Context, x: LazyTensor, a: LazyTensor, b: LazyTensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _out_call(ctx, "torch.addmm", (x, a, b), _scales(beta, alpha))
+    scales = _scales(beta, alpha)
+    if not scales and x.ndim == 1 and x.dtype in FLOAT and _feeds_a_loop(ctx.node):
+        # torch copies the bias into the result first; added by the kernel that reads the product it costs nothing.
+        product = _out_call(ctx, "torch.mm", (a, b), {})
+        return pointwise(ops.add, product, x, dtype=ctx.dtype)
+    return _out_call(ctx, "torch.addmm", (x, a, b), scales)
+
+
+_VIEWS = frozenset(
+    {aten.view, aten._unsafe_view, aten.reshape, aten.permute, aten.transpose, aten.t, aten.unsqueeze, aten.squeeze}
+    | {aten.slice, aten.select, aten.expand, aten.split, aten.split_with_sizes, aten.unbind, aten.alias, aten.detach}
+)
+
+
+def _feeds_a_loop(node: FxNode) -> bool:
+    """Whether some user of the result, behind views, is computed by loops."""
+    for user in node.users:
+        packet = getattr(user.target, "overloadpacket", user.target)
+        if packet in _VIEWS or packet is operator.getitem:
+            if _feeds_a_loop(user):
+                return True
+        elif user.op == "call_function" and find_lowering(user.target) is not None and packet not in _OWN_KERNELS:
+            return True
+    return False
 
 
 @register_lowering(aten.baddbmm.default)
@@ -83,5 +111,10 @@ mkldnn_rnn_layer mkldnn_rnn_layer_backward
 for _name in _EXTERNS:
     if hasattr(aten, _name):
         declare_extern(getattr(aten, _name))
+
+_OWN_KERNELS = frozenset(
+    {aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.mv, aten.clone, aten.cat}
+    | {getattr(aten, name) for name in _EXTERNS if hasattr(aten, name)}
+)
 
 
