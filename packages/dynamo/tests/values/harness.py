@@ -9,7 +9,6 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import torch
-
 import triptych_dynamo
 
 

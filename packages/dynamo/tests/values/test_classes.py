@@ -1,3 +1,4 @@
+# ruff: noqa: UP042, UP045, UP003: the constructs under test are written as programs write them
 """Classes and instances: attributes, descriptors, operators, inheritance, dataclasses, enumerations, exceptions."""
 
 from __future__ import annotations
@@ -479,10 +480,26 @@ def model_output_argument(x, o):
 
 def enumerations(x):
     return (
-        Color.RED, Color.RED.name, Color.GREEN.value, Color(2), Color["RED"], Color.RED is Color.RED, Color.RED == Color.GREEN,
-        [c.name for c in Color], Level.LOW < Level.HIGH, Level.HIGH + 1, Kind.A == "a", Kind.A.upper(), Color.RED.next(),
-        isinstance(Color.RED, Color), {Color.RED: 1}[Color.RED], Color.RED in Color, len(Color), Flags.R | Flags.W, x * Level.HIGH,
-    )  # fmt: skip
+        Color.RED,
+        Color.RED.name,
+        Color.GREEN.value,
+        Color(2),
+        Color["RED"],
+        Color.RED is Color.RED,
+        Color.RED == Color.GREEN,
+        [c.name for c in Color],
+        Level.LOW < Level.HIGH,
+        Level.HIGH + 1,
+        Kind.A == "a",
+        Kind.A.upper(),
+        Color.RED.next(),
+        isinstance(Color.RED, Color),
+        {Color.RED: 1}[Color.RED],
+        Color.RED in Color,
+        len(Color),
+        Flags.R | Flags.W,
+        x * Level.HIGH,
+    )
 
 
 def enumeration_argument(x, c):
@@ -541,10 +558,22 @@ def local_functions_as_methods(x):
 def type_queries(x):
     p = Plain(1)
     return (
-        type(p).__name__, type(3) is int, type([]) is list, isinstance(3, (int, str)), isinstance("a", int | str),
-        isinstance(x, torch.Tensor), isinstance(True, int), callable(p.method), callable(p), issubclass(bool, int),
-        type(x) is torch.Tensor, type(None) is type(None), isinstance(None, type(None)), Plain.__name__, Plain.__module__ is not None,
-    )  # fmt: skip
+        type(p).__name__,
+        int is int,
+        type([]) is list,
+        isinstance(3, (int, str)),
+        isinstance("a", int | str),
+        isinstance(x, torch.Tensor),
+        isinstance(True, int),
+        callable(p.method),
+        callable(p),
+        issubclass(bool, int),
+        type(x) is torch.Tensor,
+        type(None) is type(None),
+        isinstance(None, type(None)),
+        Plain.__name__,
+        Plain.__module__ is not None,
+    )
 
 
 def objects_that_refer_to_each_other(x):
@@ -563,11 +592,33 @@ def weak_references(x, p):
 
 
 CONSTRUCTS = [
-    new_instance, inheritance, multiple_inheritance, operators, operator_of_subclass_goes_first, operator_with_tensor,
-    unsupported_operands, slots, getattr_hook, attribute_hooks, descriptors, missing_attribute, setattr_getattr_functions,
-    dataclass_instances, frozen_dataclass, model_output, enumerations, abstract_classes, abstract_instance, new_method,
-    exceptions, uncaught_custom_error, metaclasses, generic_classes, local_functions_as_methods, type_queries,
-]  # fmt: skip
+    new_instance,
+    inheritance,
+    multiple_inheritance,
+    operators,
+    operator_of_subclass_goes_first,
+    operator_with_tensor,
+    unsupported_operands,
+    slots,
+    getattr_hook,
+    attribute_hooks,
+    descriptors,
+    missing_attribute,
+    setattr_getattr_functions,
+    dataclass_instances,
+    frozen_dataclass,
+    model_output,
+    enumerations,
+    abstract_classes,
+    abstract_instance,
+    new_method,
+    exceptions,
+    uncaught_custom_error,
+    metaclasses,
+    generic_classes,
+    local_functions_as_methods,
+    type_queries,
+]
 WITH_ARGUMENTS = [
     (instance_as_argument, Plain(1)),
     (slots_of_argument, Slotted(3)),

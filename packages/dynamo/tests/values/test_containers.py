@@ -1,3 +1,4 @@
+# ruff: noqa: UP031, UP032, F601: the constructs under test are written as programs write them
 """Lists, tuples, dictionaries, sets, deques and their relatives: value, type, identity, mutation, exceptions."""
 
 from __future__ import annotations
@@ -392,7 +393,7 @@ def strings(x):
         a[1:3],
         a.replace("a", "z"),
         "%s-%d" % ("q", 3),
-        "{:>5}".format(1),
+        f"{1:>5}",
         f"{1.5:.2f}|{a!r}|{x.shape}",
         "b" in a,
         len(a),
@@ -427,11 +428,39 @@ def user_dict(x):
 
 
 NO_ARGUMENTS = [
-    list_methods, list_operators, list_sort, list_of_tensors_sorted_by_size, list_errors, tuples, named_tuples,
-    typed_named_tuple, sizes, result_tuples, list_subclass, dict_methods, dict_operators, dict_order_and_keys, dict_views,
-    dict_errors, dict_changed_while_iterated, dict_missing, ordered_dict, default_dict, counter, chain_map, mapping_proxy,
-    sets, set_algebra, deques, ranges, slices, strings, unpacking, comprehension, user_dict,
-]  # fmt: skip
+    list_methods,
+    list_operators,
+    list_sort,
+    list_of_tensors_sorted_by_size,
+    list_errors,
+    tuples,
+    named_tuples,
+    typed_named_tuple,
+    sizes,
+    result_tuples,
+    list_subclass,
+    dict_methods,
+    dict_operators,
+    dict_order_and_keys,
+    dict_views,
+    dict_errors,
+    dict_changed_while_iterated,
+    dict_missing,
+    ordered_dict,
+    default_dict,
+    counter,
+    chain_map,
+    mapping_proxy,
+    sets,
+    set_algebra,
+    deques,
+    ranges,
+    slices,
+    strings,
+    unpacking,
+    comprehension,
+    user_dict,
+]
 WITH_ARGUMENTS = [
     (list_argument, ([1, 2],)),
     (list_aliases, ([1, 2],)),

@@ -1,3 +1,4 @@
+# ruff: noqa: UP033: the constructs under test are written as programs write them
 """Iterators, `itertools`, generators over values, and the functions that consume them."""
 
 from __future__ import annotations
@@ -146,10 +147,19 @@ def generators(x):
 
 def reductions(x):
     return (
-        sum([1, 2], 10), sum([x, x]), min(3, 1, 2), max([1, 5, 2]), max("a", "bbb", key=len), min([], default=7),
-        any([0, None]), all([]), sorted([3, 1]), functools.reduce(lambda a, b: a * b, [1, 2, 3], 4), math.prod([2, 3]),
+        sum([1, 2], 10),
+        sum([x, x]),
+        min(3, 1, 2),
+        max([1, 5, 2]),
+        max("a", "bbb", key=len),
+        min([], default=7),
+        any([0, None]),
+        all([]),
+        sorted([3, 1]),
+        functools.reduce(lambda a, b: a * b, [1, 2, 3], 4),
+        math.prod([2, 3]),
         sum([[1], [2]], []),
-    )  # fmt: skip
+    )
 
 
 def heaps_and_bisect(x):
@@ -165,10 +175,21 @@ def operator_module(x):
     operator.setitem(items, 0, 9)
     get = operator.itemgetter(1, 0)
     return (
-        operator.add(1, 2), operator.getitem("ab", 1), operator.contains([1], 1), operator.not_(0), get("ab"), items,
-        operator.attrgetter("shape")(x), operator.methodcaller("sum")(x), operator.mul(x, 2), operator.index(3),
-        operator.truth([]), operator.is_(None, None), operator.iadd([1], [2]), operator.neg(x),
-    )  # fmt: skip
+        operator.add(1, 2),
+        operator.getitem("ab", 1),
+        operator.contains([1], 1),
+        operator.not_(0),
+        get("ab"),
+        items,
+        operator.attrgetter("shape")(x),
+        operator.methodcaller("sum")(x),
+        operator.mul(x, 2),
+        operator.index(3),
+        operator.truth([]),
+        operator.is_(None, None),
+        operator.iadd([1], [2]),
+        operator.neg(x),
+    )
 
 
 def partial_functions(x):
@@ -180,7 +201,7 @@ def partial_functions(x):
     return p(2), q(), p.func is f, p.args, p.keywords
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def cached(n):
     return n + 1
 
@@ -199,10 +220,21 @@ def iterator_argument_of_lists(x, pairs):
 
 
 CONSTRUCTS = [
-    lazy_builtins, zip_strict, next_and_sentinel, next_at_the_end, user_iterators, shared_iterator,
-    list_grows_while_iterated, all_itertools, generators, reductions, heaps_and_bisect, operator_module, partial_functions,
+    lazy_builtins,
+    zip_strict,
+    next_and_sentinel,
+    next_at_the_end,
+    user_iterators,
+    shared_iterator,
+    list_grows_while_iterated,
+    all_itertools,
+    generators,
+    reductions,
+    heaps_and_bisect,
+    operator_module,
+    partial_functions,
     cached_functions,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("fn", CONSTRUCTS, ids=lambda fn: fn.__name__)

@@ -7,10 +7,9 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+import triptych_dynamo
 from harness import assert_same, check
 from torch import nn
-
-import triptych_dynamo
 
 X = torch.arange(6.0).reshape(2, 3)
 

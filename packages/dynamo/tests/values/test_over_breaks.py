@@ -126,9 +126,18 @@ def mutated_argument(x, items, p):
 
 
 CONSTRUCTS = [
-    containers, ranges_and_slices, iterators, objects, cyclic_objects, functions, constants, exceptions, references, loop,
+    containers,
+    ranges_and_slices,
+    iterators,
+    objects,
+    cyclic_objects,
+    functions,
+    constants,
+    exceptions,
+    references,
+    loop,
     managers,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("fn", CONSTRUCTS, ids=lambda fn: fn.__name__)

@@ -14,7 +14,6 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from triptych_dynamo.polyfills import MODELS, containers, heaps, iteration, reductions
 
 INTS = st.lists(st.integers(-5, 5), max_size=8)

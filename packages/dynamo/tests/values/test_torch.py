@@ -10,10 +10,9 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+import triptych_dynamo
 from harness import check
 from torch import nn
-
-import triptych_dynamo
 
 X = torch.arange(6.0).reshape(2, 3)
 W = torch.ones(3, 3, requires_grad=True)
@@ -22,9 +21,19 @@ LIN = nn.Linear(3, 3)
 
 def creation(x):
     return (
-        torch.zeros(2), torch.ones_like(x), torch.arange(3), torch.full((2,), 1.5), torch.tensor([1, 2.0]), torch.empty(0),
-        torch.eye(2), x.new_zeros(2), x.new_tensor([1.0]), torch.as_tensor(3), torch.linspace(0, 1, 3), torch.zeros(2, dtype=torch.int64),
-    )  # fmt: skip
+        torch.zeros(2),
+        torch.ones_like(x),
+        torch.arange(3),
+        torch.full((2,), 1.5),
+        torch.tensor([1, 2.0]),
+        torch.empty(0),
+        torch.eye(2),
+        x.new_zeros(2),
+        x.new_tensor([1.0]),
+        torch.as_tensor(3),
+        torch.linspace(0, 1, 3),
+        torch.zeros(2, dtype=torch.int64),
+    )
 
 
 def random(x):
@@ -333,11 +342,38 @@ def custom_function(x):
 
 
 CONSTRUCTS = [
-    creation, random, shapes, indexing, writes, write_to_argument, combination, functional, linear_algebra, reductions, types,
-    operators_namespace, out_arguments, gradients_off, call_decorated, left_off, gradients_off_with_error, inference, autocast,
-    autocast_object, profiling, attention_backends, detached, requires_gradient, checks, failed_check, loss_module,
-    numbers_and_tensors, pytrees, vmapped, custom_function,
-]  # fmt: skip
+    creation,
+    random,
+    shapes,
+    indexing,
+    writes,
+    write_to_argument,
+    combination,
+    functional,
+    linear_algebra,
+    reductions,
+    types,
+    operators_namespace,
+    out_arguments,
+    gradients_off,
+    call_decorated,
+    left_off,
+    gradients_off_with_error,
+    inference,
+    autocast,
+    autocast_object,
+    profiling,
+    attention_backends,
+    detached,
+    requires_gradient,
+    checks,
+    failed_check,
+    loss_module,
+    numbers_and_tensors,
+    pytrees,
+    vmapped,
+    custom_function,
+]
 
 
 @pytest.mark.parametrize("fn", CONSTRUCTS, ids=lambda fn: fn.__name__)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+import triptych_dynamo
 from harness import check
 from torch import nn
-
-import triptych_dynamo
 
 X = torch.arange(6.0).reshape(2, 3)
 LIN = nn.Linear(3, 3)
@@ -56,7 +55,11 @@ def jvp(x):
 
 
 def jacobians(x):
-    return func.jacrev(lambda v: v**2)(x[0]), func.jacfwd(lambda v: v**2)(x[0]), func.hessian(lambda v: (v**3).sum())(x[0])
+    return (
+        func.jacrev(lambda v: v**2)(x[0]),
+        func.jacfwd(lambda v: v**2)(x[0]),
+        func.hessian(lambda v: (v**3).sum())(x[0]),
+    )
 
 
 def per_sample_gradients(x):
@@ -72,9 +75,20 @@ def functional_call(x, module, weights):
 
 
 CONSTRUCTS = [
-    vmap, vmap_dimensions, vmap_nested, vmap_with_structure, vmap_chunked, grad, grad_of_grad, grad_with_aux, vjp, jvp,
-    jacobians, per_sample_gradients, transform_of_module,
-]  # fmt: skip
+    vmap,
+    vmap_dimensions,
+    vmap_nested,
+    vmap_with_structure,
+    vmap_chunked,
+    grad,
+    grad_of_grad,
+    grad_with_aux,
+    vjp,
+    jvp,
+    jacobians,
+    per_sample_gradients,
+    transform_of_module,
+]
 
 
 @pytest.mark.parametrize("fn", CONSTRUCTS, ids=lambda fn: fn.__name__)

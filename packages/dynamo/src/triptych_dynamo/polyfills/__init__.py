@@ -1,6 +1,7 @@
 """Python models of functions that CPython writes in C, and the table that says which stands for which.
 
-The interpreter inlines the model where the original is called. Every model is compared with its original by property tests.
+The interpreter inlines the model where the original is called. Every model is compared with its original by property
+tests.
 """
 
 from __future__ import annotations

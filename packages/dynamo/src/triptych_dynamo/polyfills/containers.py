@@ -46,7 +46,7 @@ def sequence_eq(left: Any, right: Any) -> bool:
     """`==` of two lists, tuples or deques of one family."""
     if len(left) != len(right):
         return False
-    for a, b in zip(left, right):
+    for a, b in zip(left, right, strict=False):
         if not (a is b or a == b):
             return False
     return True
@@ -54,7 +54,7 @@ def sequence_eq(left: Any, right: Any) -> bool:
 
 def sequence_lt(left: Any, right: Any) -> bool:
     """`<` of two lists or tuples."""
-    for a, b in zip(left, right):
+    for a, b in zip(left, right, strict=False):
         if not (a is b or a == b):
             return a < b
     return len(left) < len(right)
@@ -62,7 +62,7 @@ def sequence_lt(left: Any, right: Any) -> bool:
 
 def sequence_le(left: Any, right: Any) -> bool:
     """`<=` of two lists or tuples."""
-    for a, b in zip(left, right):
+    for a, b in zip(left, right, strict=False):
         if not (a is b or a == b):
             return a <= b
     return len(left) <= len(right)
@@ -70,7 +70,7 @@ def sequence_le(left: Any, right: Any) -> bool:
 
 def sequence_gt(left: Any, right: Any) -> bool:
     """`>` of two lists or tuples."""
-    for a, b in zip(left, right):
+    for a, b in zip(left, right, strict=False):
         if not (a is b or a == b):
             return a > b
     return len(left) > len(right)
@@ -78,7 +78,7 @@ def sequence_gt(left: Any, right: Any) -> bool:
 
 def sequence_ge(left: Any, right: Any) -> bool:
     """`>=` of two lists or tuples."""
-    for a, b in zip(left, right):
+    for a, b in zip(left, right, strict=False):
         if not (a is b or a == b):
             return a >= b
     return len(left) >= len(right)

@@ -76,9 +76,7 @@ def _sift_up(heap: list[Any], position: int) -> None:
     _sift_down(heap, start, position)
 
 
-def bisect_left(
-    a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None
-) -> int:
+def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
     """`bisect.bisect_left`."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -93,9 +91,7 @@ def bisect_left(
     return lo
 
 
-def bisect_right(
-    a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None
-) -> int:
+def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
     """`bisect.bisect_right`."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -110,9 +106,7 @@ def bisect_right(
     return lo
 
 
-def insort_left(
-    a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None
-) -> None:
+def insort_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> None:
     """`bisect.insort_left`."""
     a.insert(bisect_left(a, x if key is None else key(x), lo, hi, key=key), x)
 

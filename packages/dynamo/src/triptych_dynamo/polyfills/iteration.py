@@ -1,7 +1,7 @@
 """Python models of `itertools` and of the lazy builtins, as generator functions.
 
-In: the arguments of the original. Out: a generator that yields the same values. The interpreter inlines these in place of the
-C originals, so laziness, the order of side effects and the moment of exceptions are the originals'.
+In: the arguments of the original. Out: a generator that yields the same values. The interpreter inlines these in
+place of the C originals, so laziness, the order of side effects and the moment of exceptions are the originals'.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def _product(pools: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     yield from rows
 
 
-def accumulate(iterable: Iterable[Any], func: Callable[..., Any] | None = None, *, initial: Any = None) -> Iterator[Any]:
+def accumulate(
+    iterable: Iterable[Any], func: Callable[..., Any] | None = None, *, initial: Any = None
+) -> Iterator[Any]:
     """`itertools.accumulate`."""
     if func is None:
         func = operator.add
@@ -152,7 +154,7 @@ def starmap(function: Callable[..., Any], iterable: Iterable[Iterable[Any]]) -> 
 
 def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
     """`itertools.compress`."""
-    for item, selected in zip(data, selectors):
+    for item, selected in zip(data, selectors, strict=False):
         if selected:
             yield item
 

@@ -38,4 +38,4 @@ def autograd_grad(
         create_graph=create_graph,
         allow_unused=True,
     )
-    return tuple([torch.zeros_like(item) if grad is None else grad for grad, item in zip(found, inputs)])
+    return tuple([torch.zeros_like(item) if grad is None else grad for grad, item in zip(found, inputs, strict=True)])

@@ -1,7 +1,7 @@
 """The attribute protocol: lookup of a name in a class and binding of what was found to an object.
 
-In: a value and a name. Out: the bound value. Functions of the program's classes are guarded at the class that defines them, once
-for all instances; those of torch and of the standard library are taken as given.
+In: a value and a name. Out: the bound value. Functions of the program's classes are guarded at the class that defines
+them, once for all instances; those of torch and of the standard library are taken as given.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def class_source(owner: type, name: str, raw: Any) -> Source | None:
 
 
 def class_attribute(tx: Frame, value: Value, name: str) -> Value:
-    """`value.name` for an object whose only attributes are those of its class; the traced AttributeError when absent."""
+    """`value.name` for an object whose only attributes are those of its class, or the traced AttributeError."""
     cls = value.python_type()
     owner, raw = lookup(cls, name)
     if raw is ABSENT:
@@ -88,7 +88,9 @@ def bind(tx: Frame, value: Value, owner: type, raw: Any, name: str) -> Value:
 def call_property(tx: Frame, value: Value, raw: property, source: Source | None, name: str) -> Value:
     """Run the getter of a property."""
     if raw.fget is None:
-        return tx.raise_python(AttributeError, f"property '{name}' of '{value.python_type().__name__}' object has no getter")
+        return tx.raise_python(
+            AttributeError, f"property '{name}' of '{value.python_type().__name__}' object has no getter"
+        )
     getter = tx.wrap(raw.fget, AttrSource(source, "fget") if source is not None else None)
     return tx.call(getter, [value], {})
 

@@ -40,7 +40,7 @@ class Value:
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
 
-    # -- facts -------------------------------------------------------------------------------------------------------
+    # -- facts ---------------------------------------------------------------------------------------------------------
     def python_type(self) -> type:
         """`type(obj)` of the object stood for."""
         raise NotImplementedError(type(self).__name__)
@@ -118,7 +118,7 @@ class Value:
         except NotConstant:
             return tx.unsupported("dict-key", f"{self!r} as a dictionary key")
 
-    # -- code after the graph -------------------------------------------------------------------------------------------
+    # -- code after the graph ------------------------------------------------------------------------------------------
     def reconstruct(self, cg: Writer) -> None:
         """Emit code that leaves the object on the stack. Only asked of values without a usable source.
 
@@ -126,6 +126,10 @@ class Value:
         (any object, kept by the compiled code), `cg.call(n)`, `cg.build("LIST", n)` ...
         """
         raise NotImplementedError(f"{type(self).__name__} cannot be rebuilt")
+
+    def replay(self, cg: Writer) -> None:
+        """Emit code that brings the real object to this value's state. Asked of values that were reported as changed."""
+        raise NotImplementedError(f"{type(self).__name__} does not change")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source or 'new'})"

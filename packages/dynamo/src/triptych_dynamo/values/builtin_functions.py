@@ -1,8 +1,8 @@
 """Functions written in C as values, and the table of what the tracer does in their place.
 
 In: a call. Out, by the first rule that applies: the handler registered for this very function; the Python model of
-`triptych_dynamo.polyfills`, inlined; the function itself, when it is pure and its arguments are constants; the method of the
-object that a bound C method belongs to; else a graph break.
+`triptych_dynamo.polyfills`, inlined; the function itself, when it is pure and its arguments are constants; the method
+of the object that a bound C method belongs to; else a graph break.
 """
 
 from __future__ import annotations

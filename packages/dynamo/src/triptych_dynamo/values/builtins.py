@@ -15,7 +15,8 @@ from triptych_dynamo.values import attributes, iterators, operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, call_pure
 from triptych_dynamo.values.common import fold, is_constant_equal, is_scalar, none, supports, type_name
-from triptych_dynamo.values.sequences import ListValue, TupleValue, sort_values
+from triptych_dynamo.values.list_methods import sort_values
+from triptych_dynamo.values.sequences import ListValue, TupleValue
 from triptych_dynamo.values.symbolic import SymbolicValue
 from triptych_dynamo.values.tensor import TensorValue
 from triptych_dynamo.values.text import text_of

@@ -77,7 +77,7 @@ class ClassValue(Value):
     def key(self, tx: Frame) -> Any:
         return self.cls
 
-    # -- attributes ------------------------------------------------------------------------------------------------------
+    # -- attributes ----------------------------------------------------------------------------------------------------
     def get_attr(self, tx: Frame, name: str) -> Value:
         if name in self.stores:
             return self.stores[name]
@@ -124,10 +124,6 @@ class ClassValue(Value):
         tx.effects.mutated(self)
         return None
 
-    def pending_values(self) -> list[Value]:
-        """What the replay of the changes needs."""
-        return list(self.stores.values())
-
     def replay(self, cg: Writer) -> None:
         """Emit `setattr(cls, name, value)` for what was set."""
         for name, value in self.stores.items():
@@ -135,7 +131,7 @@ class ClassValue(Value):
             cg.load(self)
             cg.store_attr(name)
 
-    # -- calls -----------------------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------------
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         constructor = CONSTRUCTORS.get(self.cls)
         if constructor is not None:
@@ -156,7 +152,11 @@ class ClassValue(Value):
         if name == "__call__":
             return self.call(tx, args, kwargs)
         if name in ("__eq__", "__ne__", "__hash__"):
-            return super().call_method(tx, name, args, kwargs) if _compares(self.cls, name) else self._compare(tx, name, args)
+            return (
+                super().call_method(tx, name, args, kwargs)
+                if _compares(self.cls, name)
+                else self._compare(tx, name, args)
+            )
         if name == "__or__" or name == "__ror__":
             operands = [self.cls, args[0].as_constant()] if name == "__or__" else [args[0].as_constant(), self.cls]
             return tx.constant(operands[0] | operands[1])
@@ -219,7 +219,9 @@ def attributes_fact(tx: Frame, cls: type, name: str) -> Value:
 
 
 def _annotations(tx: Frame, value: ClassValue) -> Value:
-    return tx.wrap(value.cls.__annotations__, AttrSource(PinnedSource(value.cls, value.cls.__qualname__), "__annotations__"))
+    return tx.wrap(
+        value.cls.__annotations__, AttrSource(PinnedSource(value.cls, value.cls.__qualname__), "__annotations__")
+    )
 
 
 def _namespace(tx: Frame, value: ClassValue) -> Value:

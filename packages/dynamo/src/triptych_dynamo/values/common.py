@@ -1,7 +1,7 @@
 """What every family of values needs: tests on values, unread items, method tables, literals.
 
-Nothing here knows a particular family; families import this module, never the other way round (`literal` finds the container
-families through the registry of builders that they fill).
+Nothing here knows a particular family; families import this module, never the other way round (`literal` finds the
+container families through the registry of builders that they fill).
 """
 
 from __future__ import annotations
@@ -53,13 +53,15 @@ def lookup(cls: type, name: str) -> tuple[type, Any]:
 
 
 def supports(value: Value, method: str) -> bool:
-    """Whether the value's class (not its metaclass) has the special method; `method = None` in a class takes it away."""
+    """Whether the value's class (not its metaclass) has the special method; None in a class takes it away."""
     found = lookup(value.python_type(), method)[1]
     return found is not ABSENT and found is not None
 
 
 def is_scalar(value: Value) -> bool:
-    """Whether `value` is an immutable constant (number, string, None, dtype ...), so that C functions may be run on it."""
+    """Whether `value` is an immutable constant (number, string, None, dtype ...), so that C functions may be run on
+    it.
+    """
     return isinstance(value, ConstantValue)
 
 
@@ -84,7 +86,9 @@ def type_name(value: Value) -> str:
 
 
 def constant_of(tx: Frame, value: Value, purpose: str) -> Any:
-    """The Python object of `value`, which the program needs as such (an index, a keyword ...); symbols are specialised."""
+    """The Python object of `value`, which the program needs as such (an index, a keyword ...); symbols are
+    specialised.
+    """
     specialize = getattr(value, "specialize", None)
     if specialize is not None:
         value = specialize(tx)

@@ -1,8 +1,8 @@
 """Context managers of torch that change a mode: autocast, inference mode; and those that change nothing a graph sees.
 
-A mode is really entered while tracing, so that fake results have the right types, and entered again by a node of the graph.
-`no_grad` and its like are Python over `torch._C._set_grad_enabled` and are inlined (see `torch_state`); generator-based managers,
-`ExitStack`, `nullcontext` and managers of the program are inlined as any code.
+A mode is really entered while tracing, so that fake results have the right types, and entered again by a node of the
+graph. `no_grad` and its like are Python over `torch._C._set_grad_enabled` and are inlined (see `torch_state`);
+generator-based managers, `ExitStack`, `nullcontext` and managers of the program are inlined as any code.
 """
 
 from __future__ import annotations
@@ -189,5 +189,3 @@ def wrap_transparent(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A profiler's range of the program."""
     tx.guard("type_is", source, type(obj))
     return NullContextValue(type(obj), source)
-
-

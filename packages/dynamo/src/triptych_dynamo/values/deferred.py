@@ -1,7 +1,7 @@
 """Calls for their side effect alone that can wait until the graph has run: logging and warnings.
 
-In: such a call in the traced program. Out: an effect, replayed in the order of all effects. A function under `lru_cache` that does
-nothing but log is deferred as a whole, so that its cache still decides how often it speaks.
+In: such a call in the traced program. Out: an effect, replayed in the order of all effects. A function under
+`lru_cache` that does nothing but log is deferred as a whole, so that its cache still decides how often it speaks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def defer(tx: Frame, function: Value, args: list[Value], kwargs: dict[str, Value
 
 
 _LOGGING = [
-    vars(logging.Logger)[name] for name in ("debug", "info", "warning", "error", "critical", "exception", "log", "warn")
+    vars(logging.Logger)[name]
+    for name in ("debug", "info", "warning", "error", "critical", "exception", "log", "warn")
     if name in vars(logging.Logger)
 ]
 _MODULE_LEVEL = [logging.debug, logging.info, logging.warning, logging.error, logging.critical, warnings.warn]

@@ -11,8 +11,9 @@ from triptych_dynamo.values import iterators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.classes import constructs
 from triptych_dynamo.values.common import MethodTable, builds_literal, index_of, is_constant_equal, literal, none
+from triptych_dynamo.values.list_methods import LIST
 from triptych_dynamo.values.registry import wraps
-from triptych_dynamo.values.sequences import LIST, ListValue, guard_sequence
+from triptych_dynamo.values.sequences import ListValue, guard_sequence
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -27,7 +28,7 @@ class DequeValue(ListValue):
     """A deque; `maxlen` is None or a number."""
 
     methods = DEQUE
-    family = deque
+    family: type = deque
 
     def __init__(self, items: list[Any], maxlen: int | None = None, source: Source | None = None) -> None:
         super().__init__(items, source)
@@ -166,7 +167,7 @@ def _deque(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 @wraps(deque)
 def wrap_deque(tx: Frame, obj: deque[Any], source: Source | None) -> Value:
-    """A deque of the program: its items are read through `list.__getitem__`'s equivalent, so all of them are guarded."""
+    """A deque of the program."""
     if source is not None:
         tx.guard("equals", AttrSource(source, "maxlen"), obj.maxlen)
     return DequeValue(guard_sequence(tx, obj, source), obj.maxlen, source)
@@ -175,5 +176,3 @@ def wrap_deque(tx: Frame, obj: deque[Any], source: Source | None) -> Value:
 @builds_literal(deque)
 def _deque_literal(tx: Frame, obj: deque[Any]) -> Value:
     return DequeValue([literal(tx, item) for item in obj], obj.maxlen)
-
-

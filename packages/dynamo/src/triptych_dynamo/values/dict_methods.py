@@ -374,5 +374,3 @@ def wrap_mapping_proxy(tx: Frame, obj: Any, source: Source | None) -> Value:
     tx.guard("type_is", source, MappingProxyType)
     inner = DictValue((), source)
     return MappingProxyValue(fill(tx, inner, dict(obj), source), source)
-
-

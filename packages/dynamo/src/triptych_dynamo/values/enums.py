@@ -50,25 +50,30 @@ class EnumValue(StaticObjectValue):
 class EnumClassValue(ClassValue):
     """An enumeration class: calling, indexing and iterating it gives members, all known."""
 
+    @property
+    def enumeration(self) -> Any:
+        """The class, as what it is."""
+        return self.cls
+
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return call_pure(tx, self.cls, args, kwargs)
 
     def get_attr(self, tx: Frame, name: str) -> Value:
-        member = self.cls.__members__.get(name)  # type: ignore[attr-defined]
+        member = self.enumeration.__members__.get(name)
         return super().get_attr(tx, name) if member is None else tx.wrap(member, None)
 
     def iterate(self, tx: Frame) -> Iterator[Value]:
-        return (tx.wrap(member, None) for member in self.cls)  # type: ignore[attr-defined]
+        return (tx.wrap(member, None) for member in self.enumeration)
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__getitem__":
-            return fold(tx, self.cls.__getitem__, [args[0].as_constant()])  # type: ignore[attr-defined]
+            return fold(tx, self.enumeration.__getitem__, [args[0].as_constant()])
         if name == "__len__":
-            return tx.constant(len(self.cls))  # type: ignore[arg-type]
+            return tx.constant(len(self.enumeration))
         if name == "__contains__":
-            return call_pure(tx, type(self.cls).__contains__, [self, *args], {})
+            return call_pure(tx, type(self.enumeration).__contains__, [self, *args], {})
         if name == "__iter__":
-            return tx.call(tx.wrap(iter, None), [tx.constant(tuple(self.cls))])  # type: ignore[call-overload]
+            return tx.call(tx.wrap(iter, None), [tx.constant(tuple(self.enumeration))])
         return super().call_method(tx, name, args, kwargs)
 
 

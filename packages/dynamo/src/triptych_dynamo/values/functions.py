@@ -110,7 +110,7 @@ class FunctionValue(Value):
     def _keyword_defaults(self, tx: Frame) -> Value:
         if not self.kwdefaults:
             return ConstantValue(None)
-        pairs = [(ConstantValue(name), read_default(self.kwdefaults, name)) for name in self.kwdefaults]
+        pairs: list[tuple[Value, Value]] = [(ConstantValue(name), read_default(self.kwdefaults, name)) for name in self.kwdefaults]
         return tx.trace.make_dict(pairs)
 
     def set_attr(self, tx: Frame, name: str, value: Value) -> None:
@@ -125,7 +125,7 @@ class FunctionValue(Value):
             cg.load(self)
             cg.store_attr(name)
 
-    # -- calls ------------------------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------------
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         flags = self.code.co_flags
         if flags & _COROUTINE:
@@ -144,7 +144,7 @@ class FunctionValue(Value):
             return FunctionGet(self).call(tx, args, kwargs)
         return super().call_method(tx, name, args, kwargs)
 
-    # -- code after the graph -------------------------------------------------------------------------------------------
+    # -- code after the graph ------------------------------------------------------------------------------------------
     def reconstruct(self, cg: Writer) -> None:
         if self.obj is not None:
             cg.load_object(self.obj)

@@ -35,7 +35,7 @@ class GeneratorValue(Value):
     def truth(self, tx: Frame) -> bool:
         return True
 
-    # -- protocol ---------------------------------------------------------------------------------------------------------
+    # -- protocol ------------------------------------------------------------------------------------------------------
     def resume(self, tx: Frame, sent: Value | None, thrown: Value | None = None) -> Value:
         """Run to the next yield and give its value; raises the traced StopIteration at the end.
 
@@ -107,7 +107,7 @@ class GeneratorValue(Value):
             raise
         tx.raise_python(RuntimeError, "generator ignored GeneratorExit")
 
-    # -- attributes and methods -----------------------------------------------------------------------------------------
+    # -- attributes and methods ----------------------------------------------------------------------------------------
     def get_attr(self, tx: Frame, name: str) -> Value:
         if name in _METHODS:
             return GeneratorMethod(self, name)

@@ -57,7 +57,9 @@ def initialise(tx: Frame, value: Value, cls: type, args: list[Value], kwargs: di
     elif owner is object:
         if (args or kwargs) and lookup(cls, "__new__")[0] is object:
             tx.raise_python(TypeError, f"{cls.__name__}() takes no arguments")
-    elif isinstance(value, objects.ObjectValue) and isinstance(value.storage, (mappings.DictValue, sequences.ListValue, sets.SetValue)):
+    elif isinstance(value, objects.ObjectValue) and isinstance(
+        value.storage, (mappings.DictValue, sequences.ListValue, sets.SetValue)
+    ):
         fill_storage(tx, value.storage, args, kwargs)
 
 
@@ -119,10 +121,10 @@ def wrap_storage(tx: Frame, obj: Any, source: Source | None) -> Value | None:
     """The container's part of a real instance of a subclass of a builtin container."""
     if isinstance(obj, dict):
         base = next(cls for cls in (OrderedDict, defaultdict, dict) if isinstance(obj, cls))
-        value = mappings.fill(tx, mappings.DictValue((), source, base), obj, source)
+        mapping = mappings.fill(tx, mappings.DictValue((), source, base), obj, source)
         if isinstance(obj, defaultdict):
-            value.default_factory = tx.constant(obj.default_factory)
-        return value
+            mapping.default_factory = tx.constant(obj.default_factory)
+        return mapping
     if isinstance(obj, list):
         items = sequences.guard_items(tx, obj, source)
         return sequences.ListValue(items, source)

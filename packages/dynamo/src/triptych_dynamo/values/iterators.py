@@ -1,7 +1,7 @@
 """Iterators: `iter(obj)` of everything, and the lazy builtins `zip`, `map`, `filter`, `enumerate`, `reversed`.
 
-An iterator answers `next_item(tx)`: the next value, or None when it is exhausted. `get_iter` gives the iterator of any value,
-`iterate` steps through any value from Python.
+An iterator answers `next_item(tx)`: the next value, or None when it is exhausted. `get_iter` gives the iterator of
+any value, `iterate` steps through any value from Python.
 """
 
 from __future__ import annotations
@@ -186,7 +186,8 @@ class ZipIterator(IteratorValue):
         for position, part in enumerate(self.parts):
             item = next_item(tx, part)
             if item is None:
-                return self._ended(tx, position)
+                self._ended(tx, position)
+                return None
             row.append(item)
         return self.make_tuple(row) if row else None
 
@@ -286,7 +287,9 @@ class EnumerateIterator(IteratorValue):
 
 
 def get_iter(tx: Frame, value: Value) -> Value:
-    """`iter(value)`: its `__iter__`, else its `__getitem__` from 0 on; raises the traced TypeError when it has neither."""
+    """`iter(value)`: its `__iter__`, else its `__getitem__` from 0 on; raises the traced TypeError when it has
+    neither.
+    """
     if isinstance(value, IteratorValue):
         return value
     if isinstance(value, TensorValue):

@@ -1,8 +1,8 @@
 """Dictionaries: `dict`, `OrderedDict`, `defaultdict`, and the storage of their subclasses.
 
-Entries are found by the stand-in of their key (`Value.key`). Of a sourced dictionary the program's looks are guarded one by
-one: a key that is there, a key that is not, the whole list of keys in order once the program iterates. Changes are recorded
-key by key and replayed in place.
+Entries are found by the stand-in of their key (`Value.key`). Of a sourced dictionary the program's looks are guarded
+one by one: a key that is there, a key that is not, the whole list of keys in order once the program iterates. Changes
+are recorded key by key and replayed in place.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class DictValue(Value):
     ) -> None:
         super().__init__(source)
         self.cls = cls
+        self.tx: Frame | None = None  # of the wrapping, for guards where no frame is at hand
         self.owner: Value | None = None
         self.default_factory: Value | None = None
         self.entries: dict[Any, Entry] = {}
@@ -105,7 +106,9 @@ class DictValue(Value):
         if self.original is None or self.keys_guarded or self.source is None:
             return
         self.keys_guarded = True
-        (tx or self.tx).guard("dict_keys", self.source, tuple(self.original.values()))
+        frame = tx or self.tx
+        assert frame is not None
+        frame.guard("dict_keys", self.source, tuple(self.original.values()))
 
     def all_entries(self, tx: Frame | None) -> list[Entry]:
         """Every entry in order."""
@@ -118,7 +121,9 @@ class DictValue(Value):
         entry = self.entries.get(mark)
         if self.original is not None and not self.keys_guarded:
             here = mark in self.original
-            tx.guard("dict_has" if here else "dict_lacks", self.source, self.original[mark] if here else key_object(tx, key))
+            tx.guard(
+                "dict_has" if here else "dict_lacks", self.source, self.original[mark] if here else key_object(tx, key)
+            )
         return entry
 
     def peek(self, tx: Frame, name: str) -> Entry | None:
@@ -164,13 +169,6 @@ class DictValue(Value):
         """Say that the dictionary was changed in place; a new one is simply built as it is at the end."""
         if self.source is not None:
             tx.effects.mutated(self.this)
-
-    def pending_values(self) -> list[Value]:
-        """What the replay of the changes needs."""
-        if self.rewrite or self.source is None:
-            return [part for entry in self.entries.values() for part in (entry.key, entry.value)]
-        keys = [key for key, _ in self.pending.values()]
-        return keys + [self.entries[mark].value for mark in self.pending if mark in self.entries]
 
     def replay(self, cg: Writer) -> None:
         """Emit deletions and stores in their order."""
@@ -249,7 +247,7 @@ def keyed_by(tx: Frame, obj: Any) -> Any:
 
 def fill(tx: Frame, value: DictValue, obj: dict[Any, Any], source: Source | None) -> DictValue:
     """Enter the items of a real dictionary, unread."""
-    value.tx = tx  # type: ignore[attr-defined]
+    value.tx = tx
     value.original = {} if source is not None else None
     for index, (key, item) in enumerate(dict.items(obj)):
         mark = keyed_by(tx, key)

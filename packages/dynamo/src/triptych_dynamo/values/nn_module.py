@@ -1,8 +1,8 @@
 """`torch.nn.Module` instances: objects whose parameters, buffers and submodules live in dictionaries of their own.
 
-A call whose hook dictionaries are all empty is a call of `forward`; with hooks the module's own `_call_impl` is inlined, so
-their order and meaning are torch's. Attribute reads go to the dictionary that holds the name and guard what is read there,
-nothing else of the module.
+A call whose hook dictionaries are all empty is a call of `forward`; with hooks the module's own `_call_impl` is
+inlined, so their order and meaning are torch's. Attribute reads go to the dictionary that holds the name and guard
+what is read there, nothing else of the module.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class NNModuleValue(ObjectValue):
         return found
 
     def field(self, tx: Frame, name: str) -> Value | None:
-        """The instance dictionary; a name that a table holds is not looked for there (`__setattr__` keeps them apart)."""
+        """The instance dictionary; a name that a table holds is not looked for there (`__setattr__` keeps them
+        apart).
+        """
         if self.registered_in(tx, name) is not None:
             return None
         return super().field(tx, name)
@@ -81,7 +83,7 @@ class NNModuleValue(ObjectValue):
                 return entry.value
         return self.raise_absent(tx, name)
 
-    # -- stores --------------------------------------------------------------------------------------------------------------
+    # -- stores --------------------------------------------------------------------------------------------------------
     def set_attr(self, tx: Frame, name: str, value: Value) -> None:
         if attributes.defines(self.cls, "__setattr__") is _module_setattr:
             self.register(tx, name, value)
@@ -131,7 +133,7 @@ class NNModuleValue(ObjectValue):
                 return
         super().del_attr(tx, name)
 
-    # -- calls ---------------------------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------------
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if attributes.defines(self.cls, "__call__") is not _module_call or self.has_own(tx, "_call_impl"):
             return super().call(tx, args, kwargs)
@@ -214,5 +216,3 @@ def attach_tables(tx: Frame, value: NNModuleValue, obj: nn.Module) -> None:
         table = fill(tx, DictValue((), ItemSource(origin, name), type(real)), real, ItemSource(origin, name))
         tx.trace.remember(real, table)
         value.fields.entries[name] = Entry(tx.constant(name), table)
-
-

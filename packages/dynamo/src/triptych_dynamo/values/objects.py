@@ -1,7 +1,8 @@
 """Instances of Python classes: those of the program, read lazily at their sources, and those that the trace makes.
 
-The instance dictionary is a dictionary value (`fields`), so attribute reads, absences and stores are guarded and replayed as those
-of any dictionary. An instance of a subclass of a builtin container keeps the container's part in `storage`.
+The instance dictionary is a dictionary value (`fields`), so attribute reads, absences and stores are guarded and
+replayed as those of any dictionary. An instance of a subclass of a builtin container keeps the container's part in
+`storage`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class ObjectValue(Value):
     def python_type(self) -> type:
         return self.cls
 
-    # -- attributes ------------------------------------------------------------------------------------------------------
+    # -- attributes ----------------------------------------------------------------------------------------------------
     def get_attr(self, tx: Frame, name: str) -> Value:
         custom = attributes.defines(self.cls, "__getattribute__")
         if isinstance(custom, FunctionType):
@@ -189,7 +190,7 @@ class ObjectValue(Value):
         elif self.fields is None or self.fields.remove(tx, tx.constant(name)) is None:
             self.raise_absent(tx, name)
 
-    # -- calls and methods -----------------------------------------------------------------------------------------------
+    # -- calls and methods ---------------------------------------------------------------------------------------------
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if attributes.defines(self.cls, "__call__") is ABSENT:
             return tx.raise_python(TypeError, f"'{self.cls.__name__}' object is not callable")
@@ -246,7 +247,9 @@ class ObjectValue(Value):
         return tx.unsupported("dict-key", f"an object of {self.cls.__name__}, which has a hash of its own, as a key")
 
     def _changed(self) -> bool:
-        return bool(self.written_slots) or (self.fields is not None and bool(self.fields.pending or self.fields.rewrite))
+        return bool(self.written_slots) or (
+            self.fields is not None and bool(self.fields.pending or self.fields.rewrite)
+        )
 
     def is_constant(self) -> bool:
         return False
@@ -256,12 +259,7 @@ class ObjectValue(Value):
             return self.storage.as_graph_arg(tx)
         return super().as_graph_arg(tx)
 
-    # -- code after the graph ----------------------------------------------------------------------------------------------
-    def pending_values(self) -> list[Value]:
-        """What the replay needs."""
-        slots = [value for name in self.written_slots if (value := self.slots[name]) is not None]
-        return slots + (self.storage.pending_values() if hasattr(self.storage, "pending_values") else [])
-
+    # -- code after the graph ------------------------------------------------------------------------------------------
     def replay(self, cg: Writer) -> None:
         """Emit the stores of slots, of the container's part, and of the fields of a new object."""
         if self.is_new:
@@ -288,7 +286,7 @@ class ObjectValue(Value):
                 cg.load(self)
                 cg.store_attr("default_factory")
             for entry in self.storage.entries.values():
-                cg.load_object(self.storage.cls.__setitem__)
+                cg.load_object(getattr(self.storage.cls, "__setitem__"))  # noqa: B009
                 cg.load(self)
                 cg.load(entry.key)
                 cg.load(entry.value)
@@ -305,7 +303,9 @@ class ObjectValue(Value):
             cg.pop()
 
     def reconstruct(self, cg: Writer) -> None:
-        """An empty instance now; its state follows in `replay`, so that objects that refer to each other can be rebuilt."""
+        """An empty instance now; its state follows in `replay`, so that objects that refer to each other can be
+        rebuilt.
+        """
         base = builtin_base(self.cls)
         cg.load_object(base.__new__)
         cg.load_object(self.cls)

@@ -1,8 +1,8 @@
 """Operators: which method of which operand answers `a + b`, `a < b`, `-a`, `a in b`, `a[b]` and their relatives.
 
-In: values. Out: the value of the expression, or the traced exception. Constants are folded; expressions with a tensor or a
-symbolic number among their operands become one graph node; all else goes through the operands' own methods by the rules of
-Python's data model (in-place first, a subclass's reflected method first, `NotImplemented` passes on).
+In: values. Out: the value of the expression, or the traced exception. Constants are folded; expressions with a tensor
+or a symbolic number among their operands become one graph node; all else goes through the operands' own methods by
+the rules of Python's data model (in-place first, a subclass's reflected method first, `NotImplemented` passes on).
 """
 
 from __future__ import annotations
@@ -202,7 +202,9 @@ def compare(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
 
 
 def _graph_comparison(tx: Frame, row: Comparison, left: Value, right: Value) -> Value:
-    """A comparison with a tensor or symbol; `tensor == None` and `symbol == "text"` are decided now, as eager decides them."""
+    """A comparison with a tensor or symbol; `tensor == None` and `symbol == "text"` are decided now, as eager decides
+    them.
+    """
     constant = right if is_scalar(right) else left
     if is_scalar(constant) and not isinstance(constant.as_constant(), (int, float, complex)):
         if row.symbol in ("==", "!="):

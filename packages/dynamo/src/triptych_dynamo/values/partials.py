@@ -64,7 +64,8 @@ def _partial(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(function, PartialValue):
         assert isinstance(function.args, TupleValue) and isinstance(function.keywords, DictValue)
         named = {entry.key.as_constant(): entry.value for entry in function.keywords.all_entries(tx)}
-        function, rest, kwargs = function.function, [*function.args.items, *rest], {**named, **kwargs}
+        rest, kwargs = [*function.args.items, *rest], {**named, **kwargs}
+        function = function.function
     pairs = [(tx.constant(name), value) for name, value in kwargs.items()]
     return PartialValue(function, TupleValue(rest), DictValue(pairs))
 
@@ -83,8 +84,9 @@ def wrap_partial(tx: Frame, obj: functools.partial[Any], source: Source | None) 
 class CachedFunctionValue(Value):
     """A function under `functools.lru_cache`.
 
-    Called with constants it is run: eager, too, would take the result of the first call ever after. With other arguments the
-    function is inlined; one that only logs is then called as it is after the graph, and its cache keeps it from logging twice.
+    Called with constants it is run: eager, too, would take the result of the first call ever after. With other
+    arguments the function is inlined; one that only logs is then called as it is after the graph, and its cache keeps
+    it from logging twice.
     """
 
     def __init__(self, obj: Any, source: Source | None = None) -> None:
@@ -104,14 +106,16 @@ class CachedFunctionValue(Value):
         return True
 
     def _wrapped(self, tx: Frame) -> Value:
-        return tx.wrap(self.obj.__wrapped__, AttrSource(self.source, "__wrapped__") if self.source is not None else None)
+        return tx.wrap(
+            self.obj.__wrapped__, AttrSource(self.source, "__wrapped__") if self.source is not None else None
+        )
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if all(arg.is_constant() for arg in (*args, *kwargs.values())):
             return self._run(tx, args, kwargs)
         before = tx.effects.changed()
         result = tx.call(self._wrapped(tx), args, kwargs)
-        spoken = [item for item in tx.effects.changed()[len(before) :] if isinstance(item, DeferredCall)]
+        spoken: list[Any] = [item for item in tx.effects.changed()[len(before) :] if isinstance(item, DeferredCall)]
         if not spoken:
             return result
         if not is_constant_equal(result, None) or len(spoken) < len(tx.effects.changed()) - len(before):
@@ -172,7 +176,7 @@ def _update_wrapper(
     return wrapper
 
 
-# -- the functions of `operator` ---------------------------------------------------------------------------------------------
+# -- the functions of `operator` ---------------------------------------------------------------------------------------
 def _binary(row: operators.BinaryOperator) -> None:
     def plain(tx: Frame, left: Value, right: Value, /) -> Value:
         return operators.binary(tx, row.symbol, left, right)

@@ -105,6 +105,4 @@ def is_c_enumeration(cls: type) -> bool:
 
 
 # The Python functions among them: run whole instead of being traced into, where their arguments are constants.
-PURE_PYTHON: tuple[FunctionType, ...] = tuple(
-    function for function in _FUNCTIONS if isinstance(function, FunctionType)
-)
+PURE_PYTHON: tuple[FunctionType, ...] = tuple(function for function in _FUNCTIONS if isinstance(function, FunctionType))

@@ -149,8 +149,12 @@ class SliceValue(Value):
 
     def specialize(self, tx: Frame) -> Value:
         """The same slice with symbolic parts decided now."""
-        parts = [part if is_scalar(part) else tx.constant(index_of(tx, part, "a bound of a slice")) for part in self.parts]
-        return SliceValue(*parts)
+
+        def known(part: Value) -> Value:
+            return part if is_scalar(part) else tx.constant(index_of(tx, part, "a bound of a slice"))
+
+        start, stop, step = self.parts
+        return SliceValue(known(start), known(stop), known(step))
 
     def as_graph_arg(self, tx: Frame) -> Any:
         return slice(*(part.as_graph_arg(tx) for part in self.parts))
@@ -179,7 +183,7 @@ class SliceValue(Value):
     def _equals(self, tx: Frame, name: str, other: Value) -> Value:
         if not isinstance(other, SliceValue):
             return tx.constant(NotImplemented)
-        same = all(operators.equal(tx, a, b) for a, b in zip(self.parts, other.parts))
+        same = all(operators.equal(tx, a, b) for a, b in zip(self.parts, other.parts, strict=True))
         return tx.constant(same == (name == "__eq__"))
 
     def reconstruct(self, cg: Writer) -> None:
@@ -203,10 +207,10 @@ def make_slice(tx: Frame, args: list[Value]) -> Value:
 def wrap_slice(tx: Frame, obj: slice, source: Source | None) -> Value:
     """A slice of the program."""
     tx.guard("type_is", source, slice)
-    parts = [tx.wrap(getattr(obj, part), AttrSource(source, part) if source else None) for part in _PARTS]
-    return SliceValue(*parts, source=source)
+    start, stop, step = (tx.wrap(getattr(obj, part), AttrSource(source, part) if source else None) for part in _PARTS)
+    return SliceValue(start, stop, step, source)
 
 
 @builds_literal(slice)
 def _slice_literal(tx: Frame, obj: slice) -> Value:
-    return SliceValue(*(tx.constant(getattr(obj, part)) for part in _PARTS))
+    return SliceValue(tx.constant(obj.start), tx.constant(obj.stop), tx.constant(obj.step))

@@ -1,7 +1,7 @@
 """Lists and tuples (named tuples, `torch.Size` and the result tuples of torch among them).
 
-A sequence holds the values of its items; those of a sourced sequence are `Unread` until the program looks at them. A changed
-list with a source is written back as a whole after the graph, in place.
+A sequence holds the values of its items; those of a sourced sequence are `Unread` until the program looks at them. A
+changed list with a source is written back as a whole after the graph, in place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from triptych_dynamo.values.common import (
     index_of,
     is_scalar,
     literal,
-    none,
 )
 from triptych_dynamo.values.ranges import SliceValue as SliceValue
 from triptych_dynamo.values.registry import wraps, wraps_if
@@ -221,7 +220,7 @@ class ListValue(SequenceValue):
     """A list."""
 
     methods = LIST
-    family = list
+    family: type = list
 
     def __init__(self, items: list[Any], source: Source | None = None) -> None:
         super().__init__(items, source, list)
@@ -236,10 +235,6 @@ class ListValue(SequenceValue):
         """Say that the list was changed in place; a new one is simply built as it is at the end."""
         if self.source is not None:
             tx.effects.mutated(self.this)
-
-    def pending_values(self) -> list[Value]:
-        """What the replay of the changes needs."""
-        return list(self.items)
 
     def replay(self, cg: Writer) -> None:
         """Emit `list.__setitem__(obj, slice(None), [...])`, which no subclass can intercept."""
@@ -264,145 +259,6 @@ class ListValue(SequenceValue):
         for item in self.items:
             cg.load(item)
         cg.build("LIST", len(self.items))
-
-
-@LIST("append")
-def _append(self: ListValue, tx: Frame, item: Value) -> Value:
-    self.changed(tx)
-    self._items.append(item)
-    return none(tx)
-
-
-@LIST("extend")
-def _extend(self: ListValue, tx: Frame, iterable: Value) -> Value:
-    self.changed(tx)
-    items = list(iterable.items) if isinstance(iterable, SequenceValue) else iterators.iterate(tx, iterable)
-    for item in items:
-        self._items.append(item)
-    return none(tx)
-
-
-@LIST("__iadd__")
-def _iadd(self: ListValue, tx: Frame, iterable: Value) -> Value:
-    _extend(self, tx, iterable)
-    return self
-
-
-@LIST("__imul__")
-def _imul(self: ListValue, tx: Frame, times: Value) -> Value:
-    self.changed(tx)
-    self._items[:] = self.items * index_of(tx, times, "a repetition")
-    return self
-
-
-@LIST("insert")
-def _insert(self: ListValue, tx: Frame, index: Value, item: Value) -> Value:
-    self.changed(tx)
-    self._items.insert(index_of(tx, index), item)
-    return none(tx)
-
-
-@LIST("pop")
-def _pop(self: ListValue, tx: Frame, index: Value | None = None) -> Value:
-    if not self._items:
-        return tx.raise_python(IndexError, "pop from empty list")
-    position = len(self) - 1 if index is None else index_of(tx, index)
-    if not -len(self) <= position < len(self):
-        return tx.raise_python(IndexError, "pop index out of range")
-    item = self.item(position)
-    self.changed(tx)
-    del self._items[position]
-    return item
-
-
-@LIST("remove")
-def _remove(self: ListValue, tx: Frame, wanted: Value) -> Value:
-    return tx.call(tx.wrap(containers.remove, None), [self, wanted], {})
-
-
-@LIST("clear")
-def _clear(self: ListValue, tx: Frame) -> Value:
-    self.changed(tx)
-    self._items.clear()
-    return none(tx)
-
-
-@LIST("copy", "__copy__")
-def _copy(self: ListValue, tx: Frame) -> Value:
-    return ListValue(list(self.items))
-
-
-@LIST("reverse")
-def _reverse(self: ListValue, tx: Frame) -> Value:
-    self.changed(tx)
-    self._items.reverse()
-    return none(tx)
-
-
-@LIST("__reversed__")
-def _reversed(self: ListValue, tx: Frame) -> Value:
-    return iterators.ReverseIterator(self)
-
-
-@LIST("sort")
-def _sort(self: ListValue, tx: Frame, *, key: Value | None = None, reverse: Value | None = None) -> Value:
-    ordered = sort_values(tx, self.items, key, reverse)
-    self.changed(tx)
-    self._items[:] = ordered
-    return none(tx)
-
-
-@LIST("__setitem__")
-def _setitem(self: ListValue, tx: Frame, key: Value, item: Value) -> Value:
-    self.changed(tx)
-    if key.python_type() is slice:
-        replacement = list(iterators.iterate(tx, item))
-        _ = self.items
-        try:
-            self._items[constant_of(tx, key, "a slice")] = replacement
-        except ValueError as error:
-            return tx.raise_python(ValueError, *error.args)
-        return none(tx)
-    index = index_of(tx, key)
-    if not -len(self) <= index < len(self):
-        return tx.raise_python(IndexError, "list assignment index out of range")
-    self._items[index] = item
-    return none(tx)
-
-
-@LIST("__delitem__")
-def _delitem(self: ListValue, tx: Frame, key: Value) -> Value:
-    self.changed(tx)
-    if key.python_type() is slice:
-        _ = self.items
-        del self._items[constant_of(tx, key, "a slice")]
-        return none(tx)
-    index = index_of(tx, key)
-    if not -len(self) <= index < len(self):
-        return tx.raise_python(IndexError, "list assignment index out of range")
-    del self._items[index]
-    return none(tx)
-
-
-def sort_values(tx: Frame, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
-    """The sorted items as a new list; constants by Python's own sort, others by inlined comparisons."""
-    backwards = reverse is not None and reverse.truth(tx)
-    keys = items if key is None or is_none(key) else [tx.call(key, [item], {}) for item in items]
-    if all(value.is_constant() for value in keys):
-        try:
-            constants = [value.as_constant() for value in keys]
-            order = sorted(range(len(keys)), key=constants.__getitem__, reverse=backwards)
-        except TypeError as error:
-            return tx.raise_python(TypeError, *error.args)
-        return [items[index] for index in order]
-    pairs = ListValue([TupleValue([k, tx.constant(index)]) for index, k in enumerate(keys)])
-    ordered = tx.call(tx.wrap(containers.sorted_by_first, None), [pairs, tx.constant(backwards)], {})
-    return [items[pair.items[1].as_constant()] for pair in ordered.items]
-
-
-def is_none(value: Value) -> bool:
-    """Whether the value is None."""
-    return is_scalar(value) and value.as_constant() is None
 
 
 class TupleValue(SequenceValue):
@@ -510,7 +366,9 @@ def wrap_tuple(tx: Frame, obj: tuple[Any, ...], source: Source | None) -> Value:
     return TupleValue(guard_sequence(tx, obj, source), source, type(obj))
 
 
-@wraps_if(lambda obj: is_struct_sequence(type(obj)) or (is_named_tuple(type(obj)) and not hasattr(obj, "__dict__")), order=20)
+@wraps_if(
+    lambda obj: is_struct_sequence(type(obj)) or (is_named_tuple(type(obj)) and not hasattr(obj, "__dict__")), order=20
+)
 def wrap_named_tuple(tx: Frame, obj: tuple[Any, ...], source: Source | None) -> Value:
     """A named tuple or a result tuple."""
     return TupleValue(guard_sequence(tx, obj, source), source, type(obj))

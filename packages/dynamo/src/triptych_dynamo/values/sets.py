@@ -1,7 +1,8 @@
 """`set` and `frozenset`: members found by the stand-in of their value, in the order of insertion.
 
-The order in which a real set iterates depends on hashes; a program that iterates a set gets members in insertion order here,
-except for a sourced set, whose real order is used. Code that depends on the order of a set is not deterministic in eager either.
+The order in which a real set iterates depends on hashes; a program that iterates a set gets members in insertion
+order here, except for a sourced set, whose real order is used. Code that depends on the order of a set is not
+deterministic in eager either.
 """
 
 from __future__ import annotations
@@ -84,10 +85,6 @@ class SetValue(Value):
         self.members = members
         if self.source is not None:
             tx.effects.mutated(self.this)
-
-    def pending_values(self) -> list[Value]:
-        """What the replay of the changes needs."""
-        return list(self.members.values())
 
     def replay(self, cg: Writer) -> None:
         """Emit `obj.clear(); obj.update([...])`."""

@@ -116,7 +116,7 @@ class TensorValue(Value):
             return
         tx.trace.tensor_attributes.store(tx, self, name, value)
 
-    # -- calls ------------------------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------------
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         handler = _METHODS.get(name)
         if handler is not None:
@@ -180,7 +180,7 @@ class TensorMethod(Value):
         cg.load_attr(self.name)
 
 
-# -- attributes and methods with an answer of their own -------------------------------------------------------------------
+# -- attributes and methods with an answer of their own ----------------------------------------------------------------
 def _shape(tensor: TensorValue, tx: Frame) -> Value:
     return tx.trace.make_sequence(torch.Size, [tensor.size(tx, dim) for dim in range(tensor.fake.ndim)])
 

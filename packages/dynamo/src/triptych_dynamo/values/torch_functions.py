@@ -1,8 +1,8 @@
 """Functions of torch as values: which become one graph node, which are answered while tracing, which end the graph.
 
-A function goes into the graph whole when it is one of torch's C functions, an operator of `torch.ops`, or one of the Python
-functions listed in `LEAVES` (`torch.nn.functional` and its like) and its arguments can be arguments of a node; other Python
-functions of torch are inlined like anybody's.
+A function goes into the graph whole when it is one of torch's C functions, an operator of `torch.ops`, or one of the
+Python functions listed in `LEAVES` (`torch.nn.functional` and its like) and its arguments can be arguments of a node;
+other Python functions of torch are inlined like anybody's.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def wrap_custom_op(tx: Frame, obj: CustomOpDef, source: Source | None) -> Value:
     return TorchFunctionValue(obj._opoverload, source)
 
 
-# -- breaks ----------------------------------------------------------------------------------------------------------------------
+# -- breaks ------------------------------------------------------------------------------------------------------------
 _BREAKS: dict[str, tuple[Any, ...]] = {
     "backward": (torch.autograd.backward,),
     "input-output": (torch.save, torch.load, torch.set_printoptions),
@@ -226,7 +226,7 @@ def named_apply(cls: Any) -> Any:
     return apply
 
 
-# -- checks ----------------------------------------------------------------------------------------------------------------------
+# -- checks ------------------------------------------------------------------------------------------------------------
 @builtin(torch._check, torch._check_with)
 def _check(tx: Frame, *args: Value, **kwargs: Value) -> Value:
     """`torch._check(condition, message)`: decided now; a failed one raises the traced RuntimeError."""

@@ -1,7 +1,7 @@
 """Questions to torch about modes, versions and devices: answered while tracing, from the state of the trace.
 
-A row is a function of torch; asked with constants, it is simply run. What the answer depends on is guarded where it can change
-between calls (`MODE_GUARDS`).
+A row is a function of torch; asked with constants, it is simply run. What the answer depends on is guarded where it
+can change between calls (`MODE_GUARDS`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import overrides
 
 from triptych_dynamo.values.base import Value
@@ -47,7 +46,12 @@ _QUESTIONS = _named(
     *("_C._get_sdp_priority_order", "_C._is_multithreading_enabled", "_C._are_functorch_transforms_active"),
     *("_C._get_deterministic_algorithms", "_C._get_default_device", "_C._is_xnnpack_enabled", "_C._get_nnpack_enabled"),
     *("_C._get_autocast_dtype", "_C._cuda_getDeviceCount", "_C._accelerator_getAccelerator"),
-    *("_C._is_any_autocast_enabled", "is_any_autocast_enabled", "_C._get_cudnn_benchmark", "_C._get_cudnn_deterministic"),
+    *(
+        "_C._is_any_autocast_enabled",
+        "is_any_autocast_enabled",
+        "_C._get_cudnn_benchmark",
+        "_C._get_cudnn_deterministic",
+    ),
     *("cuda.is_available", "cuda.device_count", "cuda.current_device", "cuda.get_device_capability"),
     *("cuda.get_device_name", "cuda.is_bf16_supported", "cuda.is_initialized", "xpu.is_available", "mps.is_available"),
     *("backends.mps.is_available", "backends.mps.is_built", "backends.cuda.is_built", "backends.mkldnn.is_available"),
@@ -55,9 +59,19 @@ _QUESTIONS = _named(
     *("backends.cuda.flash_sdp_enabled", "backends.cuda.math_sdp_enabled", "backends.cuda.mem_efficient_sdp_enabled"),
     *("distributed.is_available", "distributed.is_initialized", "jit.is_tracing", "is_storage", "typename"),
     *("accelerator.is_available", "accelerator.current_accelerator", "_C._get_privateuse1_backend_name"),
-    *("_C._functorch.get_inplace_requires_grad_allowed", "_C._functorch.maybe_current_level", "_C._is_fwd_grad_enabled"),
+    *(
+        "_C._functorch.get_inplace_requires_grad_allowed",
+        "_C._functorch.maybe_current_level",
+        "_C._is_fwd_grad_enabled",
+    ),
     *("_C._functorch.get_single_level_autograd_function_allowed", "_C._functorch.current_level"),
-    *("promote_types", "can_cast", "is_vulkan_available", "broadcast_shapes", "amp.autocast_mode.is_autocast_available"),
+    *(
+        "promote_types",
+        "can_cast",
+        "is_vulkan_available",
+        "broadcast_shapes",
+        "amp.autocast_mode.is_autocast_available",
+    ),
     *("amp.is_autocast_available", "_C._is_autocast_available", "_utils._get_device_index"),
 )
 
@@ -109,9 +123,7 @@ for _answer, _functions in _FIXED:
         overrides.has_torch_function,
         overrides.has_torch_function_unary,
         overrides.has_torch_function_variadic,
-        F.has_torch_function,
-        F.has_torch_function_unary,
-        F.has_torch_function_variadic,
+        *_named(*(f"nn.functional.has_torch_function{suffix}" for suffix in ("", "_unary", "_variadic"))),
     }
 )
 def _has_torch_function(tx: Frame, *args: Value, **kwargs: Value) -> Value:
@@ -141,7 +153,10 @@ _SWITCHES: tuple[tuple[str, str], ...] = (
     ("_C._set_default_dtype", "get_default_dtype"),
     ("_C._set_float32_matmul_precision", "_C._get_float32_matmul_precision"),
     ("_C._functorch.set_inplace_requires_grad_allowed", "_C._functorch.get_inplace_requires_grad_allowed"),
-    ("_C._functorch.set_single_level_autograd_function_allowed", "_C._functorch.get_single_level_autograd_function_allowed"),
+    (
+        "_C._functorch.set_single_level_autograd_function_allowed",
+        "_C._functorch.get_single_level_autograd_function_allowed",
+    ),
     ("_C._set_fwd_grad_enabled", "_C._is_fwd_grad_enabled"),
     ("set_autocast_cache_enabled", "is_autocast_cache_enabled"),
 )
@@ -161,7 +176,7 @@ def _switch(setter: Any, getter: Any) -> None:
 
 
 for _setter, _getter in _SWITCHES:
-    for _found, _reader in zip(_named(_setter), _named(_getter)):
+    for _found, _reader in zip(_named(_setter), _named(_getter), strict=False):
         _switch(_found, _reader)
 
 

@@ -1,7 +1,7 @@
 """`torch.func`: vmap, grad, vjp, jvp and what is made of them, traced through their Python code.
 
-A transform works at a level of nesting. Levels are really entered while tracing, so that fake tensors are wrapped as real ones
-would be, and entered again by nodes of the graph; what runs inside is recorded as it is called.
+A transform works at a level of nesting. Levels are really entered while tracing, so that fake tensors are wrapped as
+real ones would be, and entered again by nodes of the graph; what runs inside is recorded as it is called.
 """
 
 from __future__ import annotations
