@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -107,11 +108,14 @@ class CompiledRegion:
         self._layouts: dict[CodeType, Layout] = {}
         self._continuations: dict[Layout, Continuation] = {}
         self._targets: dict[tuple[Layout, int], CompiledCallable] = {}
+        self._callables: weakref.WeakSet[CompiledCallable] = weakref.WeakSet()
         self._lock = threading.RLock()
 
     def callable_for(self, function: FunctionType) -> CompiledCallable:
         """The compiled callable of a function."""
-        return CompiledCallable(function, self.miss, self.native)
+        made = CompiledCallable(function, self.miss, self.native)
+        self._callables.add(made)
+        return made
 
     # -- misses ----------------------------------------------------------------------------------------------------------------
     def miss(self, owner: CompiledCallable, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
@@ -253,7 +257,7 @@ class CompiledRegion:
     def clear(self) -> None:
         """Forget everything that was compiled."""
         self.native.clear()
-        for target in self._targets.values():
-            target.clear()
+        for made in list(self._callables):
+            made.clear()
         self._states.clear()
         self.records.clear()

@@ -14,10 +14,12 @@ from triptych_dynamo.bytecode import Instruction, analysis, build, copy_instruct
 from triptych_dynamo.bytecode.stack import effect
 from triptych_dynamo.bytecode.tables import FACTS, JUMP_OPS, NO_FALL_THROUGH
 from triptych_dynamo.emit.continuation import Layout, stack_name
+from triptych_dynamo.emit.frame_exit import set_modes
 from triptych_dynamo.emit.pops import BRANCH_EFFECTS, operands_of
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.interpreter.version import LOOP
 from triptych_dynamo.sources import LocalSource
+from triptych_dynamo.values.contexts import ModeValue
 from triptych_dynamo.values.null import NULL
 
 if TYPE_CHECKING:
@@ -78,6 +80,8 @@ class Cut:
         for value in (*values, *stack):
             cg.prepare(value)
         cg.replay_effects([])
+        set_modes(cg)
+        self._enter_modes(cg)
         for value in values:
             cg.load(value)
         for name in reversed(names):
@@ -87,6 +91,16 @@ class Cut:
             if value is not NULL:
                 cg.emit([*build.copy(), *build.store_fast(stack_name(slot))])
         cg.emit(self._rest())
+
+    def _enter_modes(self, cg: Writer) -> None:
+        """Enter again the modes whose `with` blocks are open: their exit methods are on the stack."""
+        for value in self.frame.stack:
+            owner = getattr(value, "owner", None)
+            if isinstance(owner, ModeValue) and owner.entered:
+                cg.load(owner)
+                cg.load_attr("__enter__")
+                cg.call(0)
+                cg.pop()
 
     def _locals_to_store(self) -> list[str]:
         """Live locals whose slot does not hold them already."""

@@ -17,6 +17,7 @@ from triptych_dynamo.bytecode import Instruction, analysis, assemble, build
 from triptych_dynamo.emit.continuation import Layout, free_names_of, parameter_fields
 from triptych_dynamo.emit.writer import Usage, Writer, output_name
 from triptych_dynamo.interpreter.program import program_of
+from triptych_dynamo.trace.modes import MODE_SETTERS
 
 if TYPE_CHECKING:
     from triptych_dynamo.sources import Source
@@ -145,11 +146,22 @@ def return_body(value: Value) -> Callable[[Writer], None]:
     def body(cg: Writer) -> None:
         if cg.trace.effects:
             cg.replay_effects([value])
+            set_modes(cg)
             cg.load(value)
         else:
+            set_modes(cg)
             cg.load(value)
             if cg.has_later:
                 cg.replay_effects([])
         cg.emit(build.return_value())
 
     return body
+
+
+def set_modes(cg: Writer) -> None:
+    """Set the modes that the program leaves changed."""
+    for name, state in cg.trace.final_modes.items():
+        cg.load_object(MODE_SETTERS[name])
+        cg.load_const(state)
+        cg.call(1)
+        cg.pop()

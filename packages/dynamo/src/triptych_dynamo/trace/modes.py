@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
+# How code after the graph sets a mode that the program left changed.
+MODE_SETTERS: dict[str, Any] = {"grad_mode": torch._C._set_grad_enabled}
+
+
 def read_modes() -> dict[str, Any]:
     """The state of every mode, by the names that guards use."""
     state: dict[str, Any] = {

@@ -1,0 +1,423 @@
+"""`optimize`: entries, recompiles, limits, errors, hooks, functions that steer the tracer."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import triptych_dynamo as td
+
+
+def count_records(compiled: Any) -> int:
+    return len(td.region_of(compiled).records)
+
+
+# -- calls ---------------------------------------------------------------------------------------------------------------
+def test_second_call_hits() -> None:
+    compiled = td.optimize("eager")(lambda x: x + 1)
+    x = torch.ones(2)
+    assert torch.equal(compiled(x), x + 1)
+    assert torch.equal(compiled(x), x + 1)
+    assert (compiled.misses, compiled.hits) == (1, 1)
+
+
+def test_keeps_signature_and_binding() -> None:
+    @td.optimize("eager")
+    def f(x: torch.Tensor, *rest: int, scale: int = 2, **more: int) -> torch.Tensor:
+        """Doc."""
+        return x * scale + sum(rest) + sum(more.values())
+
+    x = torch.ones(2)
+    assert f.__doc__ == "Doc." and f.__name__ == "f"
+    assert list(inspect.signature(f).parameters) == ["x", "rest", "scale", "more"]
+    assert torch.equal(f(x, 1, 2, scale=3, a=4), x * 3 + 7)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        f()
+
+
+def test_methods_modules_and_callable_objects() -> None:
+    class Scale(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.tensor(3.0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.weight
+
+        def twice(self, x: torch.Tensor) -> torch.Tensor:
+            return self(self(x))
+
+    class Adder:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    model, x = Scale(), torch.ones(2)
+    assert torch.equal(td.optimize("eager", fullgraph=True)(model)(x), model(x))
+    assert torch.equal(td.optimize("eager", fullgraph=True)(model.twice)(x), model.twice(x))
+    assert torch.equal(td.optimize("eager", fullgraph=True)(Adder())(x), x + 1)
+    assert torch.equal(td.optimize("eager", fullgraph=True)(torch.sin)(x), torch.sin(x))
+    with pytest.raises(TypeError, match="functions, methods, modules"):
+        td.optimize("eager")(3)
+
+
+def test_as_method_of_a_class() -> None:
+    class Model:
+        bias = 2
+
+        @td.optimize("eager", fullgraph=True)
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.bias
+
+    assert torch.equal(Model().run(torch.ones(2)), torch.ones(2) + 2)
+
+
+# -- guards ----------------------------------------------------------------------------------------------------------------
+SCALE = 2
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        ((torch.ones(2), 1), (torch.ones(2), 2)),
+        ((torch.ones(2), 1), (torch.ones(3), 1)),
+        ((torch.ones(2), 1), (torch.ones(2, dtype=torch.float64), 1)),
+        ((torch.ones(2), 1), (torch.ones(2, requires_grad=True), 1)),
+        ((torch.ones(2), 1), (torch.ones(2), 1.0)),
+        ((torch.ones(2), 1), (torch.ones(2), True)),
+        ((torch.ones(2), [1]), (torch.ones(2), [1, 2])),
+        ((torch.ones(2), {"a": 1}), (torch.ones(2), {"a": 2})),
+        ((torch.ones(2, 3), None), (torch.ones(3, 2).t(), None)),
+    ],
+)
+def test_changed_fact_recompiles_once(first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
+    def fn(x: torch.Tensor, n: Any) -> torch.Tensor:
+        if n is None:
+            return x.reshape(-1) + 1
+        return x * (sum(n) if isinstance(n, list) else n["a"] if isinstance(n, dict) else n)
+
+    compiled = td.optimize("eager", fullgraph=True)(fn)
+    for args in (first, second, first, second):
+        assert torch.equal(compiled(*args), fn(*args))
+    assert count_records(compiled) == 2
+
+
+def test_globals_closures_and_attributes_are_guarded() -> None:
+    global SCALE
+    SCALE, offset = 2, 5
+
+    class Config:
+        factor = 3
+
+    config = Config()
+    config.power = 2
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return (x * SCALE + offset) * config.factor + config.power
+
+    compiled = td.optimize("eager", fullgraph=True)(fn)
+    x = torch.ones(2)
+    assert torch.equal(compiled(x), fn(x))
+    SCALE = 7
+    assert torch.equal(compiled(x), fn(x))
+    offset = 11
+    assert torch.equal(compiled(x), fn(x))
+    config.power = 13
+    assert torch.equal(compiled(x), fn(x))
+    config.factor = 17
+    assert torch.equal(compiled(x), fn(x))
+    assert count_records(compiled) == 5
+
+
+def test_same_tensor_twice_is_another_program() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, bool]:
+        x.add_(1)
+        return x + y, x is y
+
+    compiled = td.optimize("eager", fullgraph=True)(fn)
+    for same in (False, True, False):
+        x, y = torch.ones(2), torch.ones(2)
+        a, b = torch.ones(2), torch.ones(2)
+        got, expected = compiled(x, x if same else y), fn(a, a if same else b)
+        assert torch.equal(got[0], expected[0]) and got[1] is expected[1]
+
+
+def test_overlapping_written_input_is_another_program() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return y * 2
+
+    compiled = td.optimize("eager", fullgraph=True)(fn)
+    compiled(torch.zeros(4), torch.zeros(4))
+    base = torch.zeros(5)
+    assert torch.equal(compiled(base[:4], base[1:]), torch.tensor([2.0, 2.0, 2.0, 0.0]))
+    assert count_records(compiled) == 2
+
+
+def test_grad_mode_and_autocast_are_guarded() -> None:
+    compiled = td.optimize("eager", fullgraph=True)(lambda x, w: x @ w)
+    x, w = torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)
+    assert compiled(x, w).requires_grad
+    with torch.no_grad():
+        assert not compiled(x, w).requires_grad
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert compiled(x, w).dtype is torch.bfloat16
+    assert compiled(x, w).dtype is torch.float32
+    assert count_records(compiled) == 3
+
+
+# -- limits, errors -----------------------------------------------------------------------------------------------------------
+def test_recompile_limit_is_announced() -> None:
+    compiled = td.optimize("eager", recompile_limit=2)(lambda x, text: x + len(text))
+    x = torch.ones(2)
+    compiled(x, "a"), compiled(x, "bb")
+    with pytest.warns(td.RecompileLimitWarning, match=r"compiled 2 times.*'text'.*test_optimize.py"):
+        assert torch.equal(compiled(x, "ccc"), x + 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(compiled(x, "dddd"), x + 4)
+        assert torch.equal(compiled(x, "bb"), x + 2)
+
+
+def test_recompile_limit_under_fullgraph_raises() -> None:
+    compiled = td.optimize("eager", recompile_limit=1, fullgraph=True)(lambda x, text: x + len(text))
+    compiled(torch.ones(2), "a")
+    with pytest.raises(RuntimeError, match="limit"):
+        compiled(torch.ones(2), "bb")
+
+
+def test_fullgraph_break_names_id_line_and_hint() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        print(y)
+        return y
+
+    with pytest.raises(td.GraphBreakError) as caught:
+        td.optimize("eager", fullgraph=True)(fn)(torch.ones(2))
+    assert caught.value.id.startswith("DYN")
+    text = str(caught.value)
+    assert f"{__file__}:{fn.__code__.co_firstlineno + 2}" in text and "hint:" in text
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_exceptions_are_the_programs_own(fullgraph: bool) -> None:
+    class Mine(ValueError):
+        pass
+
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        raise Mine(x.shape[0])
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        return inner(y)
+
+    with pytest.raises(Mine) as caught:
+        td.optimize("eager", fullgraph=fullgraph)(fn)(torch.ones(2))
+    assert caught.value.args == (2,)
+    assert [entry.name for entry in caught.traceback][-2:] == ["fn", "inner"]
+    with pytest.raises(RuntimeError, match="must match"):
+        td.optimize("eager", fullgraph=fullgraph)(lambda x, y: x + y)(torch.ones(2), torch.ones(3))
+
+
+def test_effects_of_a_failing_program() -> None:
+    seen: list[int] = []
+
+    def fn(x: torch.Tensor) -> None:
+        seen.append(1)
+        raise KeyError("k")
+
+    compiled = td.optimize("eager")(fn)
+    with pytest.raises(KeyError):
+        compiled(torch.ones(1))
+    assert seen == [1]
+
+
+def test_backend_contract() -> None:
+    seen: dict[str, Any] = {}
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        seen["inputs"] = example_inputs
+        seen["nodes"] = list(gm.graph.nodes)
+        seen["modes"] = torch._C._len_torch_dispatch_stack()
+
+        def run(args: list[Any]) -> Any:
+            items = list(args)
+            args.clear()
+            return gm.forward(*items)
+
+        run._boxed_call = True
+        return run
+
+    compiled = td.optimize(backend, fullgraph=True)(lambda x, y: (x @ y).relu())
+    x = torch.ones(2, 3)
+    assert torch.equal(compiled(x, x.t()), torch.full((2, 2), 3.0))
+    assert [tuple(item.shape) for item in seen["inputs"]] == [(2, 3), (3, 2)]
+    assert seen["modes"] == 0
+    calls = [node for node in seen["nodes"] if node.op.startswith("call")]
+    assert all("test_optimize.py" in node.meta["stack_trace"] for node in calls)
+    assert all("val" in node.meta for node in calls)
+    assert [tuple(node.meta["val"].shape) for node in calls] == [(2, 2), (2, 2)]
+
+
+def test_backends_by_name() -> None:
+    @td.register_backend(name="counting-for-test")
+    def counting(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        calls.append(gm)
+        return gm.forward
+
+    calls: list[Any] = []
+    td.optimize("counting-for-test")(lambda x: x + 1)(torch.ones(1))
+    assert len(calls) == 1
+    assert "counting-for-test" in td.list_backends()
+    assert "eager" in td.list_backends(()) and "eager" not in td.list_backends()
+    with pytest.raises(td.InvalidBackend, match="did you mean 'eager'"):
+        td.optimize("eagr")
+    with pytest.raises(TypeError, match="the backend returned"):
+        td.optimize(lambda gm, inputs: None)(lambda x: x + 1)(torch.ones(1))
+
+
+def test_hooks() -> None:
+    seen: dict[str, list[Any]] = {name: [] for name in ("graph", "guards", "bytecode", "recompile", "break")}
+    hooks = td.Hooks(
+        lambda gm, inputs: seen["graph"].append(gm),
+        seen["guards"].append,
+        lambda old, new: seen["bytecode"].append((old, new)),
+        seen["recompile"].append,
+        seen["break"].append,
+    )
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        td.graph_break("stop")
+        return y + 1
+
+    compiled = td.optimize("eager", hooks=hooks)(fn)
+    compiled(torch.ones(2)), compiled(torch.ones(3))
+    assert [len(seen[name]) for name in ("graph", "bytecode", "guards")] == [4, 4, 4]
+    assert seen["bytecode"][0][0] is fn.__code__
+    assert "size mismatch" in seen["recompile"][0]
+    assert "stop" in str(seen["break"][0])
+
+
+# -- steering ------------------------------------------------------------------------------------------------------------------
+def test_is_compiling() -> None:
+    def fn(x: torch.Tensor) -> tuple[bool, bool, bool]:
+        return td.is_compiling(), torch.compiler.is_compiling(), torch.compiler.is_dynamo_compiling()
+
+    assert fn(torch.ones(1)) == (False, False, False)
+    assert td.optimize("eager", fullgraph=True)(fn)(torch.ones(1)) == (True, True, True)
+    assert fn(torch.ones(1)) == (False, False, False)
+
+
+def test_disable() -> None:
+    inside: list[bool] = []
+
+    @td.disable
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        inside.append(td.is_compiling())
+        return x * 2
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return plain(x + 1) + 1
+
+    compiled = td.optimize("eager")(fn)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 5.0))
+    assert inside == [False]
+    with pytest.raises(td.GraphBreakError, match="disabled"):
+        td.optimize("eager", fullgraph=True)(fn)(torch.ones(2))
+
+
+def _opaque(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x + 1
+    return x
+
+
+def test_allow_in_graph() -> None:
+    def leaf(x: torch.Tensor) -> torch.Tensor:
+        assert not td.is_compiling()
+        return x * 3
+
+    td.allow_in_graph(leaf)
+    explanation = td.explain(lambda x: leaf(x) + 1)(torch.ones(2))
+    assert explanation.graph_break_count == 0
+    assert leaf in [node.target for node in explanation.graphs[0].graph.nodes]
+
+
+def test_assume_constant_result_and_substitute() -> None:
+    calls: list[int] = []
+
+    @td.assume_constant_result
+    def constant(n: int) -> int:
+        calls.append(n)
+        return n + 1
+
+    compiled = td.optimize("eager", fullgraph=True)(lambda x: x * constant(3))
+    x = torch.ones(2)
+    assert torch.equal(compiled(x), x * 4) and torch.equal(compiled(x), x * 4)
+    assert calls == [3]
+
+    @td.substitute_in_graph(_opaque)
+    def replacement(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.sum() > 0, x + 1, x)
+
+    assert torch.equal(td.optimize("eager", fullgraph=True)(lambda x: _opaque(x))(x), x + 1)
+
+
+def test_nested_compiled_callable_is_inlined() -> None:
+    inner = td.optimize("eager")(lambda x: x * 2)
+    explanation = td.explain(lambda x: inner(x) + 1)(torch.ones(2))
+    assert (explanation.graph_count, explanation.graph_break_count, explanation.op_count) == (1, 0, 2)
+
+
+def test_callee_of_a_break_is_compiled_on_its_own() -> None:
+    def callee(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        td.graph_break()
+        return y + 1
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return callee(x + 1) * 3
+
+    explanation = td.explain(fn)(torch.ones(2))
+    assert torch.equal(explanation.result, torch.full((2,), 15.0))
+    names = [record.name for record in explanation.frames if record.graph is not None]
+    assert any("callee" in name for name in names) and len(names) == 4
+
+
+def test_reset_forgets() -> None:
+    compiled = td.optimize("eager")(lambda x: x + 1)
+    compiled(torch.ones(1))
+    td.reset()
+    assert count_records(compiled) == 0
+    compiled(torch.ones(1))
+    assert count_records(compiled) == 1
+
+
+def test_two_compiled_callables_do_not_share_entries() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    one, two = td.optimize("eager")(fn), td.optimize("eager")(fn)
+    one(torch.ones(1))
+    assert (len(one.entries), len(two.entries)) == (1, 0)
+
+
+def test_threads() -> None:
+    compiled = td.optimize("eager")(lambda x, n: x * n)
+    failures: list[Any] = []
+
+    def work(n: float) -> None:
+        for _ in range(20):
+            x = torch.full((3,), n)
+            if not torch.equal(compiled(x, n), x * n):
+                failures.append(n)
+
+    threads = [threading.Thread(target=work, args=(float(n),)) for n in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not failures

@@ -1,0 +1,85 @@
+"""Programs with graph breaks give eager's values, identities, side effects in order, and exceptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from programs import PROGRAMS
+
+import triptych_dynamo
+
+
+def run(fn: Any, x: torch.Tensor) -> tuple[Any, list[Any]]:
+    """The outcome of a program and what it noted."""
+    log: list[Any] = []
+    try:
+        result = ("value", fn(x, log))
+    except Exception as error:
+        result = ("error", (type(error), str(error)))
+    assert torch.is_grad_enabled()
+    assert not torch.is_autocast_enabled("cpu")
+    return result, log
+
+
+def same(got: Any, expected: Any) -> None:
+    """Equal through containers, types included."""
+    assert type(got) is type(expected), f"{got!r} for {expected!r}"
+    if isinstance(expected, torch.Tensor):
+        torch.testing.assert_close(got, expected, rtol=0, atol=0)
+        assert got.requires_grad == expected.requires_grad
+    elif isinstance(expected, (list, tuple)):
+        assert len(got) == len(expected), f"{got!r} for {expected!r}"
+        for one, other in zip(got, expected):
+            same(one, other)
+    elif isinstance(expected, dict):
+        assert list(got) == list(expected)
+        for key in expected:
+            same(got[key], expected[key])
+    elif type(expected).__eq__ is not object.__eq__:
+        assert got == expected
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_like_eager(name: str, requires_grad: bool) -> None:
+    fn = PROGRAMS[name]
+    compiled = triptych_dynamo.optimize("eager")(fn)
+    for shift in (0.0, 0.0, -10.0):
+        x = (torch.arange(1.0, 4.0) + shift).requires_grad_(requires_grad)
+        if name == "input_is_written" and requires_grad:
+            x = x.detach()
+        expected = run(fn, x)
+        same(run(compiled, x), expected)
+
+
+def test_breaks_are_reported_in_order() -> None:
+    explanation = triptych_dynamo.explain(PROGRAMS["several"])(torch.ones(3), [])
+    assert [item.id for item in explanation.breaks] == ["DYN0014"] * 3
+    lines = [int(item.place.rsplit(":", 1)[1]) for item in explanation.breaks]
+    first = PROGRAMS["several"].__code__.co_firstlineno
+    assert [line - first for line in lines] == [3, 5, 6]
+    assert explanation.graph_count == 3
+    assert "say is disabled" in str(explanation)
+
+
+def test_second_call_compiles_nothing() -> None:
+    compiled = triptych_dynamo.optimize("eager")(PROGRAMS["nested_with"])
+    x = torch.arange(3.0)
+    compiled(x, [])
+    before = len(triptych_dynamo.region_of(compiled).records)
+    compiled(x, [])
+    assert len(triptych_dynamo.region_of(compiled).records) == before
+
+
+def test_loops_do_not_grow_the_stack() -> None:
+    def loop(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(400):
+            x = x + 1
+            triptych_dynamo.graph_break()
+        return x
+
+    compiled = triptych_dynamo.optimize("eager")(loop)
+    assert compiled(torch.zeros(1)).item() == 400
+    assert len(triptych_dynamo.region_of(compiled).records) < 8
