@@ -5,7 +5,6 @@ import json
 
 import pytest
 import torch
-from triton_kernels import H200, layer_norm, pointwise, reduction, softmax
 from triptych_inductor.build.cache import Store
 from triptych_inductor.codegen.triton.build import (
     DeviceBinary,
@@ -20,6 +19,7 @@ from triptych_inductor.codegen.triton.generate import generate
 from triptych_inductor.codegen.triton.records import TritonProgram
 from triptych_inductor.loops import ops
 from triptych_inductor.runtime.cuda.programs import ProgramBinary
+from triton_kernels import H200, layer_norm, pointwise, reduction, softmax
 
 BF16 = torch.bfloat16
 

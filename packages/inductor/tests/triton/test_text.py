@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import sympy
 import torch
-from triton_kernels import CUDA, H200, layer_norm, reduction, relaid, softmax
 from triptych_inductor.codegen.triton.devices import EXAMPLES
 from triptych_inductor.codegen.triton.generate import generate
 from triptych_inductor.codegen.triton.layout import LOOPED
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.kernel import Kernel, Stage, TensorArg
+from triton_kernels import CUDA, H200, layer_norm, reduction, relaid, softmax
 
 F32, BF16, I64 = torch.float32, torch.bfloat16, torch.int64
 GOLDEN = Path(__file__).parent / "golden"
