@@ -29,10 +29,10 @@ class Instruction:
     """One instruction; equality and hash are identity.
 
     `argval` is the operand that the instruction means: a name, a constant, an operator's text, a variable's name; the
-    jump target is in `target`. `arg` is its raw number: it counts on the way back only for instructions whose operand is a
-    plain number (`has_plain_arg`). `flags` are the low bits which some operands share with an index (`LOAD_GLOBAL`: 1
-    pushes NULL too; `LOAD_ATTR` from 3.12: 1 is a method load; `LOAD_SUPER_ATTR`: 1 method, 2 two-argument form;
-    `COMPARE_OP`). `position` is (line, end line, column, end column), `offset` that of the original.
+    jump target is in `target`. `arg` is its raw number: it counts on the way back only for instructions whose operand
+    is a plain number (`has_plain_arg`). `flags` are the low bits which some operands share with an index
+    (`LOAD_GLOBAL`: 1 pushes NULL too; `LOAD_ATTR` from 3.12: 1 is a method load; `LOAD_SUPER_ATTR`: 1 method, 2
+    two-argument form; `COMPARE_OP`). `position` is (line, end line, column, end column), `offset` that of the original.
     """
 
     opname: str

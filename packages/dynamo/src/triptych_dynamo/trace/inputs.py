@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from triptych_dynamo._torch_compat import dispatch_keys
 from triptych_dynamo.guards.facts import TensorFacts
 from triptych_dynamo.values.tensor import TensorValue
 
@@ -39,7 +40,8 @@ class Inputs:
         """The facts of a tensor that the trace relies on."""
         sizes = tuple(size if isinstance(size, int) else None for size in fake.shape)
         strides = tuple(stride if isinstance(stride, int) else None for stride in fake.stride())
-        facts = TensorFacts(type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides)
+        keys = dispatch_keys(obj)  # conj and neg bits, inference tensors
+        facts = TensorFacts(type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, keys)
         self.trace.guard("tensor", source, facts)
 
     def real_tensor(self, value: TensorValue) -> torch.Tensor:
