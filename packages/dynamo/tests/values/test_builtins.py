@@ -1,4 +1,4 @@
-# ruff: noqa: UP031, UP032, F632, F821: the constructs under test are written as programs write them
+# ruff: noqa: UP031, UP032, F632, F821
 """Builtin functions, constructors, formatting, control flow, functions and exceptions, over constants and tensors."""
 
 from __future__ import annotations

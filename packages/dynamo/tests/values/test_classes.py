@@ -1,4 +1,4 @@
-# ruff: noqa: UP042, UP045, UP003: the constructs under test are written as programs write them
+# ruff: noqa: UP042, UP045, UP003
 """Classes and instances: attributes, descriptors, operators, inheritance, dataclasses, enumerations, exceptions."""
 
 from __future__ import annotations

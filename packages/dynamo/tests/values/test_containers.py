@@ -1,4 +1,4 @@
-# ruff: noqa: UP031, UP032, F601: the constructs under test are written as programs write them
+# ruff: noqa: UP031, UP032, F601
 """Lists, tuples, dictionaries, sets, deques and their relatives: value, type, identity, mutation, exceptions."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: UP033: the constructs under test are written as programs write them
+# ruff: noqa: UP033, E501
 """Iterators, `itertools`, generators over values, and the functions that consume them."""
 
 from __future__ import annotations
