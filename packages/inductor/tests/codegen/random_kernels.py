@@ -8,7 +8,6 @@ from typing import Any
 
 import sympy
 import torch
-
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.kernel import Kernel, LocalArg, Stage, TensorArg
 
@@ -214,7 +213,15 @@ class Maker:
         inputs = [TensorArg(n, self.inputs[n].tensor.dtype, self.inputs[n].tensor.numel()) for n in used]
         outputs = [TensorArg(n, o.tensor.dtype, o.tensor.numel()) for n, o in self.outputs.items()]
         kernel = Kernel(
-            "random", torch.device("cpu"), outer_extents, reduction_extents, stages, inputs, outputs, self.locals, list(self.symbols)
+            "random",
+            torch.device("cpu"),
+            outer_extents,
+            reduction_extents,
+            stages,
+            inputs,
+            outputs,
+            self.locals,
+            list(self.symbols),
         )
         results = [o.tensor for o in self.outputs.values()]
         arguments = [*(self.inputs[n].tensor for n in used), *results, *self.symbols.values()]

@@ -1,4 +1,4 @@
-"""Hand-built kernels of the kinds that models consist of, each with its eager meaning. Used by tests and by the benchmark."""
+"""Hand-built kernels of the kinds that models consist of, each with its eager meaning; for tests and the benchmark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.kernel import Kernel, LocalArg, Stage, TensorArg
 
@@ -31,7 +30,9 @@ class Sample:
 
 def make(name, outer, reduction, stages, inputs, outputs, eager, local=()):
     """`stages`: (body, reduced) pairs; `inputs` and `outputs`: name -> tensor."""
-    args = lambda tensors: [TensorArg(n, t.dtype, t.untyped_storage().nbytes() // t.element_size()) for n, t in tensors.items()]  # noqa: E731
+    args = lambda tensors: [
+        TensorArg(n, t.dtype, t.untyped_storage().nbytes() // t.element_size()) for n, t in tensors.items()
+    ]  # noqa: E731
     stages = [Stage(body, reduced, (name,)) for body, reduced in stages]
     kernel = Kernel(name, CPU, tuple(outer), tuple(reduction), stages, args(inputs), args(outputs), list(local))
     return Sample(kernel, eager, list(inputs.values()), list(outputs.values()))
@@ -68,7 +69,14 @@ def tanh_gelu(n, dtype=F32):
         inner = ops.mul(ops.add(x, ops.mul(ops.mul(ops.mul(x, x), x), const(0.044715))), const(0.7978845608028654))
         return ops.mul(ops.mul(x, const(0.5)), ops.add(ops.tanh(inner), const(1.0)))
 
-    return pointwise("tanh_gelu", n, dtype, value, lambda x: torch.nn.functional.gelu(x, approximate="tanh"), [torch.randn(n).to(dtype)])
+    return pointwise(
+        "tanh_gelu",
+        n,
+        dtype,
+        value,
+        lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+        [torch.randn(n).to(dtype)],
+    )
 
 
 def silu_mul(n, dtype=F32):
@@ -78,7 +86,14 @@ def silu_mul(n, dtype=F32):
 
 
 def cast(n, source, target):
-    return pointwise(f"cast_{str(source)[6:]}_{str(target)[6:]}", n, target, lambda x: x, lambda x: x.to(target), [torch.randn(n).to(source)])
+    return pointwise(
+        f"cast_{str(source)[6:]}_{str(target)[6:]}",
+        n,
+        target,
+        lambda x: x,
+        lambda x: x.to(target),
+        [torch.randn(n).to(source)],
+    )
 
 
 def dropout_mask(n):
@@ -127,7 +142,16 @@ def softmax(rows, cols, dtype=F32):
         ops.store("y", i[0] * cols + r[0], ops.cast(ops.truediv(ops.local_get("e"), ops.local_get("total")), dtype))
 
     local = [LocalArg("top", F32, True), LocalArg("e", F32, False), LocalArg("total", F32, True)]
-    return make("softmax", (rows,), (cols,), [(top, True), (total, True), (out, True)], {"x": x}, {"y": y}, lambda x: x.softmax(1), local)
+    return make(
+        "softmax",
+        (rows,),
+        (cols,),
+        [(top, True), (total, True), (out, True)],
+        {"x": x},
+        {"y": y},
+        lambda x: x.softmax(1),
+        local,
+    )
 
 
 def softmax_backward(rows, cols):
@@ -143,11 +167,24 @@ def softmax_backward(rows, cols):
 
     eager = lambda g, s: torch.ops.aten._softmax_backward_data(g, s, 1, F32)  # noqa: E731
     stages = [(total, True), (write, True)]
-    return make("softmax_backward", (rows,), (cols,), stages, {"g": g, "s": s}, {"out": out}, eager, [LocalArg("total", F32, True)])
+    return make(
+        "softmax_backward",
+        (rows,),
+        (cols,),
+        stages,
+        {"g": g, "s": s},
+        {"out": out},
+        eager,
+        [LocalArg("total", F32, True)],
+    )
 
 
 def layer_norm(rows, cols, dtype=F32):
-    tensors = {"x": torch.randn(rows, cols).to(dtype), "w": torch.randn(cols).to(dtype), "b": torch.randn(cols).to(dtype)}
+    tensors = {
+        "x": torch.randn(rows, cols).to(dtype),
+        "w": torch.randn(cols).to(dtype),
+        "b": torch.randn(cols).to(dtype),
+    }
     outputs = {"y": torch.empty(rows, cols, dtype=dtype), "mean": torch.empty(rows, 1), "rstd": torch.empty(rows, 1)}
 
     def statistics(i, r):
@@ -194,7 +231,9 @@ def layer_norm_backward(rows, cols):
 
     local = [LocalArg("a", F32, True), LocalArg("c", F32, True)]
     outputs = {"out": torch.empty(rows, cols)}
-    return make("layer_norm_backward", (rows,), (cols,), [(totals, True), (write, True)], tensors, outputs, eager, local)
+    return make(
+        "layer_norm_backward", (rows,), (cols,), [(totals, True), (write, True)], tensors, outputs, eager, local
+    )
 
 
 def column_sums(rows, cols, dtype=F32):
@@ -250,7 +289,16 @@ def log_softmax(rows, cols):
         ops.store("y", at, ops.sub(ops.sub(ops.load("x", at), ops.local_get("top")), ops.local_get("total")))
 
     local = [LocalArg("top", F32, True), LocalArg("total", F32, True)]
-    return make("log_softmax", (rows,), (cols,), [(top, True), (total, True), (out, True)], {"x": x}, {"y": y}, lambda x: x.log_softmax(1), local)
+    return make(
+        "log_softmax",
+        (rows,),
+        (cols,),
+        [(top, True), (total, True), (out, True)],
+        {"x": x},
+        {"y": y},
+        lambda x: x.log_softmax(1),
+        local,
+    )
 
 
 def add_transposed(n):
@@ -271,3 +319,24 @@ def embedding(rows, width, count):
 
     eager = lambda index, table: torch.nn.functional.embedding(index, table)  # noqa: E731
     return make("embedding", (rows, width), (), [(body, False)], {"index": index, "table": table}, {"y": y}, eager)
+
+
+def gelu_backward_sums(rows, cols):
+    """The gradient of a gelu and the sums of its columns (a bias gradient) in one kernel."""
+    tensors = {"g": torch.randn(rows, cols), "x": torch.randn(rows, cols)}
+    outputs = {"dx": torch.empty(rows, cols), "db": torch.empty(cols)}
+
+    def body(i, r):
+        at = r[0] * cols + i[0]
+        x = ops.load("x", at)
+        phi = ops.mul(ops.add(ops.erf(ops.mul(x, const(0.7071067811865476))), const(1.0)), const(0.5))
+        density = ops.mul(ops.exp(ops.mul(ops.mul(x, x), const(-0.5))), const(0.3989422804014327))
+        dx = ops.mul(ops.load("g", at), ops.add(phi, ops.mul(x, density)))
+        ops.store("dx", at, dx)
+        ops.store_reduction("db", i[0], ops.reduce("sum", dx, F32))
+
+    def eager(g, x):
+        dx = torch.ops.aten.gelu_backward(g, x)
+        return dx, dx.sum(0)
+
+    return make("gelu_backward_sums", (cols,), (rows,), [(body, True)], tensors, outputs, eager)

@@ -7,7 +7,6 @@ import math
 
 import sympy
 import torch
-
 from triptych_inductor.codegen.cpp.types import TYPES
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.kernel import Kernel, Stage, TensorArg
@@ -70,15 +69,37 @@ def special_floats(dtype: torch.dtype) -> list[float]:
     info = torch.finfo(dtype)
     tiny = info.smallest_normal
     return [
-        0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 0.25, 3.0, -3.0, 1.5, -1.5, 2.5, -2.5, 0.1, -0.1, 7.25, -7.25, 10.0, -10.0,
-        math.inf, -math.inf, math.nan, info.max, info.min, tiny, -tiny, tiny / 4, -tiny / 4, info.eps, -info.eps, 1 + info.eps,
-        1 - info.eps, 88.0, -88.0, 88.8, -103.0, 127.0, -149.0, 1e-3, -1e-3, 1e4, -1e4, 0.625, 0.93, 5000.0, 1e-20, math.pi, math.e,
+        0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 0.25, 3.0, -3.0, 1.5, -1.5, 2.5, -2.5, 0.1, -0.1, 7.25, -7.25,
+        10.0, -10.0, math.inf, -math.inf, math.nan, info.max, info.min, tiny, -tiny, tiny / 4, -tiny / 4, info.eps,
+        -info.eps, 1 + info.eps, 1 - info.eps, 88.0, -88.0, 88.8, -103.0, 127.0, -149.0, 1e-3, -1e-3, 1e4, -1e4,
+        0.625, 0.93, 5000.0, 1e-20, math.pi, math.e,
     ]  # fmt: skip
 
 
 def special_integers(dtype: torch.dtype) -> list[int]:
     info = torch.iinfo(dtype)
-    values = [0, 1, 2, 3, 5, 7, 8, 31, 63, 100, info.max, info.max - 1, info.min, info.min + 1, -1, -2, -3, -7, -8, -100]
+    values = [
+        0,
+        1,
+        2,
+        3,
+        5,
+        7,
+        8,
+        31,
+        63,
+        100,
+        info.max,
+        info.max - 1,
+        info.min,
+        info.min + 1,
+        -1,
+        -2,
+        -3,
+        -7,
+        -8,
+        -100,
+    ]
     return [v for v in values if info.min <= v <= info.max]
 
 

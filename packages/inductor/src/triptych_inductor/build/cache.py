@@ -34,6 +34,16 @@ def digest(*parts: str | bytes) -> str:
     return state.hexdigest()
 
 
+def _private_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing, for this user alone."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 class Store:
     """Records of one kind ("cpp", "graph", ...) under a cache folder."""
 
@@ -64,7 +74,7 @@ class Store:
         """Write a record; False where the folder cannot be written."""
         path = self.path(key)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _private_folder(path.parent)
             handle, name = tempfile.mkstemp(dir=path.parent)
             try:
                 with os.fdopen(handle, "wb") as file:

@@ -56,7 +56,7 @@ _opened = itertools.count(1)
 
 
 def _fresh_path(descriptor: int) -> str:
-    """A path of an open file that no load has used: the loader takes equal paths for one library, and numbers return."""
+    """A path of an open file that no load has used: the loader takes equal paths for one library."""
     detour = "".join("/." if bit == "1" else "/" for bit in f"{next(_opened):b}")
     return f"/proc/self{detour}/fd/{descriptor}"
 

@@ -7,7 +7,6 @@ emitted in it, in two versions: for a whole vector, and for the first k lanes at
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,16 +16,12 @@ import torch
 
 from triptych_inductor.codegen.cpp.groups import Group
 from triptych_inductor.codegen.cpp.index import IndexPrinter, split_linear, static, symbols_of
+from triptych_inductor.codegen.cpp.naming import c_name
 from triptych_inductor.codegen.cpp.text import op_section, op_text
 from triptych_inductor.codegen.cpp.types import TYPES, cast_text, literal
 from triptych_inductor.loops.handlers import STORES, Value
 
 _NO_SYMBOLS: frozenset[sympy.Symbol] = frozenset()
-
-
-def c_name(name: str) -> str:
-    """A buffer's or local's name as a C++ identifier."""
-    return re.sub(r"\W", "_", name)
 
 
 @dataclass

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import sympy
+
+from triptych_inductor.codegen.cpp.naming import c_name
 
 
 def symbols_of(expr: Any) -> frozenset[sympy.Symbol]:
@@ -47,6 +50,14 @@ def static(expr: Any) -> int | None:
     return int(expr) if expr.is_Integer else None
 
 
+def _symbol_name(name: str) -> str:
+    """Loop variables keep their names; sizes get one that hides nothing."""
+    return name if _LOOP_VARIABLE.fullmatch(name) else c_name(name)
+
+
+_LOOP_VARIABLE = re.compile(r"[ir]\d+")
+
+
 class IndexPrinter:
     """Prints integer expressions as C++ `long` arithmetic; `names` gives the text of symbols (default: their own
     name)."""
@@ -67,7 +78,7 @@ class IndexPrinter:
             value = int(expr)
             return f"{value}l" if abs(value) >> 31 else str(value), value >= 0
         if expr.is_Symbol:
-            return self.names.get(expr, expr.name), True
+            return self.names.get(expr) or _symbol_name(expr.name), True
         printer = getattr(self, "_print_" + type(expr).__name__, None)
         if printer is None:
             raise TypeError(f"index expression {expr} has no C++ form ({type(expr).__name__})")

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from triptych_inductor.codegen.cpp.body import BodyWriter, Names, Place, c_name
+from triptych_inductor.codegen.cpp.body import BodyWriter, Names, Place
 from triptych_inductor.codegen.cpp.emit import Code
 from triptych_inductor.codegen.cpp.groups import Group, group_stages
 from triptych_inductor.codegen.cpp.index import IndexPrinter, static
+from triptych_inductor.codegen.cpp.naming import c_name
 from triptych_inductor.codegen.cpp.plan import Plan, loop_axes, make_plan
 from triptych_inductor.codegen.cpp.reduce import ReductionLoops
 from triptych_inductor.codegen.cpp.types import TYPES
@@ -46,9 +47,7 @@ def write_kernel(kernel: Kernel, lanes: int) -> KernelText:
     plan = make_plan(kernel, groups, lanes)
     writer = KernelWriter(kernel, groups, plan)
     text = writer.write()
-    return KernelText(
-        c_name(kernel.name), tuple(kernel_arguments(kernel)), text, frozenset(writer.names.sections), str(plan)
-    )
+    return KernelText(kernel.name, tuple(kernel_arguments(kernel)), text, frozenset(writer.names.sections), str(plan))
 
 
 class KernelWriter:
@@ -108,7 +107,7 @@ class KernelWriter:
 
     def _unpack_sizes(self, start: int) -> None:
         for k, symbol in enumerate(self.kernel.sizes):
-            self.code.line(f"const long {symbol} = a[{start + k}];")
+            self.code.line(f"const long {self.print(symbol)} = a[{start + k}];")
 
     def _entry(self) -> None:
         """The function called from outside: sizes to the number of shares and threads."""
@@ -120,7 +119,7 @@ class KernelWriter:
             code.line(f"a[{count}] = (long)failure;")
             code.line("const long *sizes = a;")
             for k, symbol in enumerate(self.kernel.sizes):
-                code.line(f"const long {symbol} = sizes[{count - len(self.kernel.sizes) + k}];")
+                code.line(f"const long {self.print(symbol)} = sizes[{count - len(self.kernel.sizes) + k}];")
             code.line(
                 f"const long work = {self._product([*self.kernel.outer, *self.kernel.reduction, self.plan.cost])};"
             )

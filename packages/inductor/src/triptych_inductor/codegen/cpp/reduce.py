@@ -13,9 +13,10 @@ from triptych_inductor.codegen.cpp.accumulators import (
     result_text,
     stepped,
 )
-from triptych_inductor.codegen.cpp.body import BodyWriter, Place, c_name
+from triptych_inductor.codegen.cpp.body import BodyWriter, Place
 from triptych_inductor.codegen.cpp.groups import Group
 from triptych_inductor.codegen.cpp.index import static
+from triptych_inductor.codegen.cpp.naming import c_name
 from triptych_inductor.codegen.cpp.types import TYPES
 from triptych_inductor.loops.handlers import Value
 

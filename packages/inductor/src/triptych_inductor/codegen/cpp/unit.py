@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 
 from triptych_inductor.codegen.cpp.kernel import KernelText, write_kernel
+from triptych_inductor.codegen.cpp.naming import SECTIONS, c_name, header
 from triptych_inductor.loops.kernel import Kernel
 
 ALWAYS = ("base", "arithmetic", "reductions", "support", "launcher")
-SECTION_ORDER = ("base", "arithmetic", "math", "library", "reductions", "support", "launcher")
 NEEDS = {"library": ("math",)}
 
 
@@ -30,12 +28,6 @@ class Unit:
         return tuple(name for name, _ in self.kernels)
 
 
-@cache
-def header(section: str) -> str:
-    """Text of one of the vector headers."""
-    return resources.files(__package__).joinpath(f"header/{section}.h").read_text(encoding="utf-8")
-
-
 def make_unit(texts: Sequence[KernelText]) -> Unit:
     """One unit of several kernels."""
     wanted = set(ALWAYS).union(*(t.sections for t in texts)) - {""}
@@ -43,14 +35,14 @@ def make_unit(texts: Sequence[KernelText]) -> Unit:
         wanted.update(NEEDS.get(section, ()))
     most = max([len(t.arguments) for t in texts], default=0)
     parts = [f"#define MOST_ARGUMENTS {max(most, 1)}\n"]
-    parts += [header(section) for section in SECTION_ORDER if section in wanted]
+    parts += [header(section) for section in SECTIONS if section in wanted]
     parts += [t.text for t in texts]
     parts.append(_table(texts))
     return Unit("\n".join(parts), tuple((t.name, t.arguments) for t in texts))
 
 
 def _table(texts: Sequence[KernelText]) -> str:
-    rows = [f'  {{"{t.name}", {t.name}, {len(t.arguments)}, {{"{t.name}", launch, 0x80, 0}}}},' for t in texts]
+    rows = [f'  {{"{t.name}", {c_name(t.name)}, {len(t.arguments)}, {{"{t.name}", launch, 0x80, 0}}}},' for t in texts]
     return "\n".join(
         [
             "static KernelRow kernels[] = {",
