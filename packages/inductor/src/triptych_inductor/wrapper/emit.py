@@ -122,8 +122,12 @@ class Emitter:
                 self.lines.append(f"{buffer.name} = {source.name}; del {source.name}  # reuse")
                 continue
             size, stride = text.tuple_text(buffer.size), text.tuple_text(buffer.stride)
-            device = "" if buffer.device.type == "cpu" else f", device={str(buffer.device)!r}"
+            device = "" if buffer.device.type == "cpu" else f", device={self._device(buffer.device)}"
             self.lines.append(f"{buffer.name} = empty_strided({size}, {stride}, dtype={buffer.dtype}{device})")
+
+    def _device(self, device: torch.device) -> str:
+        """The module-level name of a device: one object, where a text would be parsed at each call."""
+        return self.targets.setdefault(f"torch.device({str(device)!r})", f"{device.type}{device.index or 0}")
 
     def _free(self, memory: StepMemory) -> None:
         names = [b.name for b in memory.free if b.kind != "constant"]
