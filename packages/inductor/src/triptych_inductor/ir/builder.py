@@ -35,8 +35,9 @@ READ_LIMIT = 12
 class Builder:
     """Grows an `IRGraph`. Lowering functions see it as `ctx.builder`."""
 
-    def __init__(self, graph: IRGraph, exact: bool = False) -> None:
+    def __init__(self, graph: IRGraph, exact: bool = False, channels_last: bool = False) -> None:
         self.graph = graph
+        self.channels_last = channels_last  # lay out what comes from convolutions channels-last
         self.exact = exact  # round half types after each op, as eager does
         self.dtypes: dict[str, torch.dtype] = {}
         self.origin: tuple[str, ...] = ()
@@ -81,7 +82,7 @@ class Builder:
                 tensor.strided = window
                 tensor.recipe, tensor.parents = None, ()
                 return window
-        wanted = stride or tensor.stride or contiguous_strides(tensor.size)
+        wanted = stride or tensor.layout or tensor.stride or contiguous_strides(tensor.size)
         if not extents.is_dense(tensor.size, wanted):
             wanted = contiguous_strides(tensor.size)
         buffer = new_buffer(self, tensor.size, wanted, tensor.dtype, tensor.device)
@@ -138,6 +139,11 @@ class Builder:
             if (again or tensor is not source) and tensor.strided is None and name in tensor.read_buffers():
                 self.realise(tensor)
         self.results = [t for t in self.results if t.strided is None]
+
+    def choose_layout(self, tensor: LazyTensor) -> None:
+        """In a channels-last graph, results follow the layout of what they are computed from."""
+        if tensor.strided is None and tensor.ndim == 4 and any(_is_channels_last(p) for p in tensor.pending_parents()):
+            tensor.layout = extents.channels_last_strides(tensor.size)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -223,6 +229,16 @@ class Builder:
 
     def _operand(self, leaf: Any) -> Any:
         return self.realise(leaf) if isinstance(leaf, LazyTensor) else leaf
+
+
+def _is_channels_last(tensor: LazyTensor) -> bool:
+    """Whether a tensor lies (or will lie) channels-last and not contiguously."""
+    if tensor.strided is None:
+        return tensor.layout is not None
+    if tensor.ndim != 4 or tensor.strided.stride[1] != 1:
+        return False
+    wanted = extents.channels_last_strides(tensor.size)
+    return _strides_agree(tensor.strided, wanted) and not _strides_agree(tensor.strided, contiguous_strides(tensor.size))
 
 
 def _strides_agree(window: Strided, stride: Sequence[Extent]) -> bool:

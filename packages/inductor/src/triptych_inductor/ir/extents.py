@@ -108,6 +108,16 @@ def contiguous_strides(size: Sequence[Extent]) -> tuple[Extent, ...]:
     return tuple(reversed(strides))
 
 
+def channels_last_strides(size: Sequence[Extent]) -> tuple[Extent, ...]:
+    """Strides of a four-dimensional tensor whose second dimension is the fastest.
+
+    >>> channels_last_strides((2, 3, 4, 5))
+    (60, 1, 15, 3)
+    """
+    n, h, w, c = contiguous_strides((size[0], size[2], size[3], size[1]))
+    return n, c, h, w
+
+
 def storage_extent(size: Sequence[Extent], stride: Sequence[Extent]) -> Extent:
     """Elements between the first and the last that a strided tensor can reach, both included; 0 when it is empty."""
     if any(extent == 0 for extent in size):

@@ -37,10 +37,10 @@ class LazyTensor:
     """A tensor of known size, dtype and device whose elements are computed on demand.
 
     `parents`: the lazy tensors its recipe reads; `weight`: the price of its own arithmetic (an addition is 1).
-    `stride`: the strides that eager's result would have (None: contiguous).
+    `stride`: the strides that eager's result would have (None: contiguous). `layout`: strides that suit its users better.
     """
 
-    __slots__ = ("builder", "size", "dtype", "device", "recipe", "parents", "weight", "stride", "strided", "base", "restride")
+    __slots__ = ("builder", "size", "dtype", "device", "recipe", "parents", "weight", "stride", "layout", "strided", "base", "restride")
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class LazyTensor:
         self.parents = tuple(parents)
         self.weight = weight
         self.stride: tuple[Extent, ...] | None = None
+        self.layout: tuple[Extent, ...] | None = None
         self.strided = strided
         self.base: LazyTensor | None = None
         self.restride: Callable[[Strided], Strided | None] | None = None
@@ -96,6 +97,10 @@ class LazyTensor:
                 found[id(tensor)] = tensor
                 stack.extend(tensor.parents)
         return list(found.values())
+
+    def pending_parents(self) -> list[LazyTensor]:
+        """What the recipe reads, through parents that are not realised themselves."""
+        return [p for t in self.pending() for p in t.parents]
 
     def read_buffers(self) -> set[str]:
         """Names of the buffers that the recipe would load from."""

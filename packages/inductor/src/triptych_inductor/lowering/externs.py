@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.fx import Node as FxNode
 
-from triptych_inductor.ir.extents import as_extents
+from triptych_inductor.ir.extents import as_extents, channels_last_strides
+from triptych_inductor.ir.nodes import Buffer
 from triptych_inductor.ir.tensors import LazyTensor, new_buffer
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.table import FLOAT
@@ -52,6 +53,30 @@ def addmm(ctx: Context, x: LazyTensor, a: LazyTensor, b: LazyTensor, *, beta: An
     return _out_call(ctx, "torch.addmm", (x, a, b), scales)
 
 
+@register_lowering(aten.convolution.default)
+def convolution(
+    ctx: Context, x: LazyTensor, weight: LazyTensor, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, *rest: Any
+) -> Any:
+    """Where the graph is laid out channels-last (see `passes/layout.py`), input and weight are brought into that layout."""
+    builder = ctx.builder
+    if not builder.channels_last or transposed or not _gains_from_channels_last(x, weight):
+        return extern_call(ctx, x, weight, bias, stride, padding, dilation, transposed, *rest)
+    size = as_extents(ctx.expected.shape)
+    windows = [builder.realise_with(t, channels_last_strides(t.size)) for t in (x, weight)]
+    buffer = Buffer(
+        builder.fresh_name("buf"), size, channels_last_strides(size), ctx.dtype, ctx.device, kind="extern"
+    )
+    args = (*windows, bias, stride, padding, dilation, transposed, *rest)
+    return builder.extern(ctx.node.target, args, {}, [buffer])[0]
+
+
+def _gains_from_channels_last(x: LazyTensor, weight: LazyTensor) -> bool:
+    """Two-dimensional convolutions whose layout is beyond doubt: several channels, several places."""
+    if x.ndim != 4 or x.dtype not in FLOAT:
+        return False
+    return x.size[1] != 1 and weight.size[0] != 1 and x.size[2] != 1 and x.size[3] != 1
+
+
 _VIEWS = frozenset(
     {aten.view, aten._unsafe_view, aten.reshape, aten.permute, aten.transpose, aten.t, aten.unsqueeze, aten.squeeze}
     | {aten.slice, aten.select, aten.expand, aten.split, aten.split_with_sizes, aten.unbind, aten.alias, aten.detach}
@@ -80,40 +105,28 @@ def mv(ctx: Context, a: LazyTensor, b: LazyTensor) -> Any:
     return _out_call(ctx, "torch.mv", (a, b), {})
 
 
-def declare_extern(*targets: Any) -> None:
-    """Ops that torch computes well itself: called as they are, and not counted among the fallbacks."""
-
-    def lowering(ctx: Context, *args: Any, **kwargs: Any) -> Any:
-        result = lower_fallback(ctx, args, kwargs)
-        name = str(ctx.node.target)
-        counts = ctx.builder.graph.fallbacks
-        counts[name] -= 1
-        if not counts[name]:
-            del counts[name]
-        node = ctx.builder.graph.nodes[-1]
-        node.fallback = False  # type: ignore[union-attr]
-        return result
-
-    for target in targets:
-        register_lowering(target)(lowering)
+def extern_call(ctx: Context, *args: Any, **kwargs: Any) -> Any:
+    """An op that torch computes well itself: called as it is, and not counted among the fallbacks."""
+    return lower_fallback(ctx, args, kwargs, counted=False)
 
 
 _EXTERNS = """
-convolution convolution_backward _convolution dot linear matmul addmv addbmm
+convolution_backward _convolution dot linear matmul addmv addbmm
 _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
 _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward
 _scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward
 _scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward
 _scaled_dot_product_attention_math_for_mps scaled_dot_product_attention
 mkldnn_rnn_layer mkldnn_rnn_layer_backward
+max_pool2d_with_indices_backward avg_pool2d_backward
 """.split()
 
 for _name in _EXTERNS:
     if hasattr(aten, _name):
-        declare_extern(getattr(aten, _name))
+        register_lowering(getattr(aten, _name))(extern_call)
 
 _OWN_KERNELS = frozenset(
-    {aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.mv, aten.clone, aten.cat}
+    {aten.mm, aten.bmm, aten.convolution, aten.addmm, aten.baddbmm, aten.mv, aten.clone, aten.cat}
     | {getattr(aten, name) for name in _EXTERNS if hasattr(aten, name)}
 )
 

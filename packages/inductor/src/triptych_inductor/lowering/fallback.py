@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from triptych_inductor.ir.extents import as_extents
-from triptych_inductor.ir.nodes import Buffer, Strided, leaves
+from triptych_inductor.ir.nodes import Buffer, Strided, leaves, map_leaves
 from triptych_inductor.ir.tensors import LazyTensor
 from triptych_inductor.lowering.registry import Context
 
@@ -28,8 +28,10 @@ def output_buffer(ctx: Context, value: torch.Tensor) -> Buffer:
     )
 
 
-def lower_fallback(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def lower_fallback(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any], counted: bool = True) -> Any:
     """Call the node's own target on realised arguments; its results become buffers."""
+    if ctx.builder.channels_last:
+        args, kwargs = map_leaves(_as_in_eager, args), map_leaves(_as_in_eager, kwargs)
     target = ctx.node.target
     value = ctx.expected
     single = not isinstance(value, (tuple, list))
@@ -49,15 +51,23 @@ def lower_fallback(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         kwargs,
         outputs,
         single=single,
-        fallback=True,
+        fallback=counted,
         ordered=_is_ordered(target),
         symbols=symbols,
         mutates=frozenset(mutated),
     )
     name = str(target)
-    ctx.builder.graph.fallbacks[name] = ctx.builder.graph.fallbacks.get(name, 0) + 1
+    if counted:
+        ctx.builder.graph.fallbacks[name] = ctx.builder.graph.fallbacks.get(name, 0) + 1
     final = [r if r is not None else _number(v) for r, v in zip(results, values, strict=True)]
     return final[0] if single else final
+
+
+def _as_in_eager(leaf: Any) -> Any:
+    """An argument in the layout that eager would give it: the call's own result layout depends on it."""
+    if isinstance(leaf, LazyTensor) and leaf.stride is not None:
+        return leaf.builder.realise_with(leaf, leaf.stride)
+    return leaf
 
 
 def _number(value: Any) -> Any:
@@ -85,8 +95,8 @@ def _effects(ctx: Context, target: Any, args: tuple[Any, ...], kwargs: dict[str,
             continue
         given = args[position] if position < len(args) else kwargs.get(argument.name)
         for leaf in leaves(given):
-            if isinstance(leaf, LazyTensor):
-                window: Strided = ctx.builder.realise(leaf)
+            if isinstance(leaf, (LazyTensor, Strided)):
+                window = ctx.builder.realise(leaf) if isinstance(leaf, LazyTensor) else leaf
                 window.buffer.aliased = True
                 aliased = True
                 if info.is_write:

@@ -22,6 +22,7 @@ from triptych_inductor.lowering.fallback import lower_fallback
 from triptych_inductor.lowering.registry import Context, find_lowering
 from triptych_inductor.lowering.table import LOWERINGS as LOWERINGS
 from triptych_inductor.options import Options
+from triptych_inductor.passes.layout import wants_channels_last
 
 
 def lower(gm: GraphModule, options: Options) -> IRGraph:
@@ -40,7 +41,7 @@ class GraphLowering:
         self.gm = gm
         self.options = options
         self.graph = IRGraph()
-        self.builder = Builder(self.graph, options.exact)
+        self.builder = Builder(self.graph, options.exact, wants_channels_last(gm, options))
         self.env: dict[FxNode, Any] = {}
 
     def run(self) -> IRGraph:
@@ -140,8 +141,11 @@ class GraphLowering:
             result = to_dtype(result, value.dtype)
         if len(result.size) != value.ndim:
             raise LoweringError(f"lowering gave size {result.size} where {tuple(value.shape)} was expected")
-        if result.strided is None:
+        if result.stride is None and value.layout is torch.strided:
             result.stride = as_extents(value.stride())
+        if result.strided is None:
+            if self.builder.channels_last:
+                self.builder.choose_layout(result)
             self.builder.consider(result, users)
             self.builder.results.append(result)
         return result

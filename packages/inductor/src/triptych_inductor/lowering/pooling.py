@@ -1,6 +1,6 @@
-"""Pooling over windows small enough to unroll: maximum (with positions) and average, and their backward ops.
+"""Pooling over windows small enough to unroll: maximum (with positions) and average.
 
-Larger windows are left to torch. The input is stored first: windows overlap, so that inlining it would recompute it.
+Larger windows are left to torch, and so are the backward ops (`externs.py`): measured, torch's are faster. The input is stored first: windows overlap, so that inlining it would recompute it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 from triptych_inductor.ir.extents import as_extents
-from triptych_inductor.ir.index import Index, floordiv
+from triptych_inductor.ir.index import Index
 from triptych_inductor.ir.tensors import Indices, LazyTensor, compute_dtype
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.handlers import Value
 from triptych_inductor.loops.table import FLOAT
 from triptych_inductor.lowering.common import constant
 from triptych_inductor.lowering.registry import Context, register_lowering
-from triptych_inductor.lowering.shapes import inside, masked_at
+from triptych_inductor.lowering.shapes import masked_at
 
 aten = torch.ops.aten
 
@@ -92,43 +92,6 @@ def max_pool2d_with_indices(
     return values, LazyTensor(x.builder, size, torch.int64, x.device, place, parents=(x,), weight=2 * weight)
 
 
-@register_lowering(aten.max_pool2d_with_indices_backward)
-def max_pool2d_with_indices_backward(
-    ctx: Context,
-    grad: LazyTensor,
-    x: LazyTensor,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    places: LazyTensor,
-) -> Any:
-    k, p, d = _pair(kernel), _pair(padding), _pair(dilation)
-    s = _pair(stride, k)
-    reach = [-(-k[n] // s[n]) for n in range(2)]
-    if d != (1, 1) or reach[0] * reach[1] > LARGEST_WINDOW or any(n > m for n, m in zip(s, k, strict=True)):
-        return NotImplemented
-    for tensor in (grad, places):
-        tensor.builder.realise(tensor)
-    compute, size = compute_dtype(grad.dtype), as_extents(ctx.expected.shape)
-
-    def recipe(i: Indices) -> Value:
-        here = ops.index_expr(i[-2] * size[-1] + i[-1], torch.int64)
-        total = constant(0, compute)
-        for a in range(reach[0]):
-            for b in range(reach[1]):
-                row = floordiv(i[-2] + p[0], s[0]) - a
-                column = floordiv(i[-1] + p[1], s[1]) - b
-                at = (*i[:-2], row, column)
-                chosen = ops.eq(masked_at(places, at, -1), here)
-                total = ops.add(total, ops.where(chosen, masked_at(grad, at, 0.0), constant(0, compute)))
-        return total
-
-    weight = 4 * reach[0] * reach[1]
-    return LazyTensor(grad.builder, size, grad.dtype, grad.device, recipe, parents=(grad, places), weight=weight)
-
-
 @register_lowering(aten.avg_pool2d)
 def avg_pool2d(
     ctx: Context,
@@ -161,52 +124,3 @@ def avg_pool2d(
         return ops.truediv(total, constant(count, compute))
 
     return LazyTensor(x.builder, size, x.dtype, x.device, recipe, parents=(x,), weight=k[0] * k[1] + 4)
-
-
-@register_lowering(aten.avg_pool2d_backward)
-def avg_pool2d_backward(
-    ctx: Context,
-    grad: LazyTensor,
-    x: LazyTensor,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: Any,
-) -> Any:
-    k, p = _pair(kernel), _pair(padding)
-    s = _pair(stride, k)
-    reach = [-(-k[n] // s[n]) for n in range(2)]
-    if ceil_mode or reach[0] * reach[1] > LARGEST_WINDOW or any(n > m for n, m in zip(s, k, strict=True)):
-        return NotImplemented
-    if p != (0, 0) and not count_include_pad and divisor_override is None:
-        return NotImplemented
-    grad.builder.realise(grad)
-    compute, size = compute_dtype(grad.dtype), as_extents(ctx.expected.shape)
-    count = divisor_override or k[0] * k[1]
-
-    def recipe(i: Indices) -> Value:
-        total = constant(0, compute)
-        for a in range(reach[0]):
-            for b in range(reach[1]):
-                row, column = floordiv(i[-2] + p[0], s[0]) - a, floordiv(i[-1] + p[1], s[1]) - b
-                covered = _covers(i, row, column, k, s, p)
-                value = masked_at(grad, (*i[:-2], row, column), 0.0)
-                total = ops.add(total, value if covered is None else ops.where(covered, value, constant(0, compute)))
-        return ops.truediv(total, constant(count, compute))
-
-    weight = 4 * reach[0] * reach[1] + 4
-    return LazyTensor(grad.builder, size, grad.dtype, grad.device, recipe, parents=(grad,), weight=weight)
-
-
-def _covers(i: Indices, row: Index, column: Index, k: tuple[int, int], s: tuple[int, int], p: tuple[int, int]) -> Value | None:
-    """Whether the window at (row, column) reaches this element; None where it always does."""
-    checks = [
-        inside(i[-2] + p[0] - row * s[0], k[0]),
-        inside(i[-1] + p[1] - column * s[1], k[1]),
-    ]
-    found = [c for c in checks if c is not None]
-    if not found:
-        return None
-    return found[0] if len(found) == 1 else ops.logical_and(found[0], found[1])

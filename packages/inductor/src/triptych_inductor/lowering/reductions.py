@@ -149,7 +149,7 @@ def moments(x: LazyTensor, dims: tuple[int, ...], *, keepdim: bool, row: bool) -
 
 def is_row(x: LazyTensor, dims: tuple[int, ...]) -> bool:
     """Whether the fastest dimension in memory is among the reduced ones."""
-    stride = x.strided.stride if x.strided is not None else x.stride
+    stride = x.strided.stride if x.strided is not None else x.layout or x.stride
     if stride is None:
         return x.ndim - 1 in dims
     order = [d for d in range(x.ndim) if x.size[d] != 1]

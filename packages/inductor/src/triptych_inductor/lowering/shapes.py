@@ -138,7 +138,7 @@ def unfold(ctx: Context, x: LazyTensor, dim: int, length: int, step: int) -> Any
 def as_strided(
     ctx: Context, x: LazyTensor, size: Sequence[Extent], stride: Sequence[Extent], storage_offset: Any = None
 ) -> LazyTensor:
-    window = x.builder.realise(x)
+    window = x.builder.realise(x) if x.stride is None else x.builder.realise_with(x, x.stride)
     offset = window.offset if storage_offset is None else tidy(storage_offset - window.buffer.offset)
     strided = Strided(window.buffer, as_extents(size), as_extents(stride), offset)
     return LazyTensor(x.builder, strided.size, x.dtype, x.device, strided=strided, weight=0)
