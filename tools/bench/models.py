@@ -17,6 +17,7 @@ TEXT_BATCH, TOKENS = 4, 128
 IMAGE_BATCH, PIXELS = 8, 112
 VOCABULARY = 8192
 CLASSES = 100
+PROBLEM = "single_label_classification"  # else the first call finds it out and notes it, a change that needs a recompile
 
 Batch = dict[str, torch.Tensor]
 
@@ -121,6 +122,7 @@ def _resnet() -> torch.nn.Module:
         depths=[1, 1, 1, 1],
         layer_type="basic",
         num_labels=CLASSES,
+        problem_type=PROBLEM,
     )
     return transformers.ResNetForImageClassification(config)
 
@@ -134,6 +136,7 @@ def _vit() -> torch.nn.Module:
         num_attention_heads=3,
         intermediate_size=768,
         num_labels=CLASSES,
+        problem_type=PROBLEM,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
