@@ -510,3 +510,27 @@ def test_swapped_items_are_replayed_from_the_old_state():
         return x
 
     check(fn, X, [[1]], [[2]])
+
+
+def test_a_list_that_is_only_added_to_is_not_guarded():
+    import triptych_dynamo
+
+    def fn(x, log):
+        log.append(x.shape[0])
+        log.extend([1, 2])
+        return x + 1
+
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(fn)
+    log, expected = [], []
+    for _ in range(3):
+        assert torch.equal(compiled(X, log), fn(X, expected))
+    assert log == expected and len(compiled.entries) == 1
+
+
+def test_truth_of_a_list_is_guarded_without_its_length():
+    import triptych_dynamo
+
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(lambda x, items: x + 1 if items else x - 1)
+    for items in ([1], [1, 2], [], [3]):
+        assert torch.equal(compiled(X, items), X + 1 if items else X - 1)
+    assert len(compiled.entries) == 2

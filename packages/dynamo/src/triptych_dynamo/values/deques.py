@@ -30,11 +30,12 @@ class DequeValue(ListValue):
     methods = DEQUE
     family: type = deque
 
-    def __init__(self, items: list[Any], maxlen: int | None = None, source: Source | None = None) -> None:
+    def __init__(self, items: Any, maxlen: int | None = None, source: Source | None = None) -> None:
         super().__init__(items, source)
         self.cls = deque
         self.maxlen = maxlen
-        self.trim(from_left=True)
+        if source is None:
+            self.trim(from_left=True)
 
     def trim(self, *, from_left: bool) -> None:
         """Drop what is over the bound."""
@@ -55,6 +56,7 @@ class DequeValue(ListValue):
 
     def replay(self, cg: Writer) -> None:
         """Emit `obj.clear(); obj.extend([...])`."""
+        _ = self.items
         for name in ("clear", "extend"):
             cg.load_object(getattr(deque, name))
             cg.load(self)

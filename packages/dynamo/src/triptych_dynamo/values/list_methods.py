@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 @LIST("append")
 def _append(self: ListValue, tx: Frame, item: Value) -> Value:
     self.changed(tx)
-    self._items.append(item)
+    add_item(self, item)
     return none(tx)
+
+
+def add_item(self: ListValue, item: Value) -> None:
+    """Add at the end, without a look at what is there."""
+    (self._items if self.unlooked is None else self.appended).append(item)
 
 
 @LIST("extend")
@@ -26,7 +31,7 @@ def _extend(self: ListValue, tx: Frame, iterable: Value) -> Value:
     self.changed(tx)
     items = list(iterable.items) if isinstance(iterable, SequenceValue) else iterators.iterate(tx, iterable)
     for item in items:
-        self._items.append(item)
+        add_item(self, item)
     return none(tx)
 
 

@@ -35,16 +35,30 @@ if TYPE_CHECKING:
 SEQUENCE = MethodTable()
 
 
+class Unlooked:
+    """The items of a sequence of the program that nothing has asked for: not even their number is guarded."""
+
+    def __init__(self, tx: Frame, obj: Any, source: Source) -> None:
+        self.tx, self.obj, self.source = tx, obj, source
+
+    def look(self) -> list[Any]:
+        """Guard the length and give the items, unread."""
+        self.tx.guard("length", self.source, len(self.obj))
+        return [Unread(self.tx, item, ItemSource(self.source, index)) for index, item in enumerate(self.obj)]
+
+
 class SequenceValue(Value):
     """Base of lists and tuples: `cls` is the exact type."""
 
     methods = SEQUENCE
     family: type = object  # what comparison and concatenation accept on the other side
 
-    def __init__(self, items: list[Value | Unread], source: Source | None = None, cls: type = object) -> None:
+    def __init__(self, items: list[Any] | Unlooked, source: Source | None = None, cls: type = object) -> None:
         super().__init__(source)
-        self._items = items
-        self._unread = any(type(item) is Unread for item in items)
+        self.unlooked = items if isinstance(items, Unlooked) else None
+        self.appended: list[Value] = []  # while nobody has looked at the items before
+        self._stored: list[Any] = [] if isinstance(items, Unlooked) else items
+        self._unread = self.unlooked is not None or any(type(item) is Unread for item in self._stored)
         self.cls = cls
         self.owner: Value | None = None  # the instance of a subclass whose container part this is
 
@@ -54,19 +68,27 @@ class SequenceValue(Value):
         return self.owner or self
 
     @property
+    def _items(self) -> list[Any]:
+        """The items, some of them unread."""
+        if self.unlooked is not None:
+            self._stored = [*self.unlooked.look(), *self.appended]
+            self.unlooked = None
+        return self._stored
+
+    @property
     def items(self) -> list[Value]:
         """All items, read."""
         if self._unread:
             self._items[:] = [item.read() if type(item) is Unread else item for item in self._items]
             self._unread = False
-        return self._items  # type: ignore[return-value]
+        return self._items
 
     def item(self, index: int) -> Value:
         """One item, read; IndexError as lists raise it."""
         found = self._items[index]
         if isinstance(found, Unread):
             found = self._items[index] = found.read()
-        return found
+        return found  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return len(self._items)
@@ -85,7 +107,11 @@ class SequenceValue(Value):
         return parts if self.family is list else tuple(parts)
 
     def truth(self, tx: Frame) -> bool:
-        return len(self) > 0
+        if self.unlooked is None:
+            return len(self) > 0
+        if not self.appended:
+            tx.guard("truth", self.source, bool(self.unlooked.obj))
+        return bool(self.unlooked.obj or self.appended)
 
     def iterate(self, tx: Frame) -> Iterator[Value]:
         index = 0
@@ -222,7 +248,7 @@ class ListValue(SequenceValue):
     methods = LIST
     family: type = list
 
-    def __init__(self, items: list[Any], source: Source | None = None) -> None:
+    def __init__(self, items: list[Any] | Unlooked, source: Source | None = None) -> None:
         super().__init__(items, source, list)
 
     def like(self, items: list[Value]) -> ListValue:
@@ -237,7 +263,10 @@ class ListValue(SequenceValue):
             tx.effects.mutated(self.this)
 
     def replay(self, cg: Writer) -> None:
-        """Emit `list.__setitem__(obj, slice(None), [...])`, which no subclass can intercept."""
+        """Emit `list.__setitem__(obj, slice(None), [...])`, which no subclass intercepts; `extend` for additions alone."""
+        if self.unlooked is not None:
+            self._emit_extend(cg, self.appended)
+            return
         cg.load_object(list.__setitem__)
         cg.load(self.this)
         cg.load_object(slice(None))
@@ -249,9 +278,14 @@ class ListValue(SequenceValue):
 
     def fill_owner(self, cg: Writer, owner: Value) -> None:
         """Emit `list.extend(owner, [...])`."""
+        self._emit_extend(cg, self.items)
+
+    def _emit_extend(self, cg: Writer, items: list[Value]) -> None:
         cg.load_object(list.extend)
-        cg.load(owner)
-        self.reconstruct(cg)
+        cg.load(self.this)
+        for item in items:
+            cg.load(item)
+        cg.build("LIST", len(items))
         cg.call(2)
         cg.pop()
 
@@ -266,7 +300,7 @@ class TupleValue(SequenceValue):
 
     family = tuple
 
-    def __init__(self, items: list[Any], source: Source | None = None, cls: type = tuple) -> None:
+    def __init__(self, items: list[Any] | Unlooked, source: Source | None = None, cls: type = tuple) -> None:
         super().__init__(items, source, cls)
 
     def like(self, items: list[Value]) -> TupleValue:
@@ -338,20 +372,17 @@ def _struct_fields(cls: type) -> dict[str, int]:
     return {name: getattr(probe, name) for name in names}
 
 
-def guard_sequence(tx: Frame, obj: Any, source: Source | None) -> list[Value | Unread]:
-    """Guard type and length; the items stay unread."""
-    if source is None:
-        return [tx.wrap(item, None) for item in obj]
+def guard_sequence(tx: Frame, obj: Any, source: Source | None) -> list[Any] | Unlooked:
+    """Guard the type; length and items wait until they are looked at."""
     tx.guard("type_is", source, type(obj))
     return guard_items(tx, obj, source)
 
 
-def guard_items(tx: Frame, obj: Any, source: Source | None) -> list[Value | Unread]:
-    """Guard the length; the items stay unread."""
+def guard_items(tx: Frame, obj: Any, source: Source | None) -> list[Any] | Unlooked:
+    """The items of a real sequence."""
     if source is None:
         return [tx.wrap(item, None) for item in obj]
-    tx.guard("length", source, len(obj))
-    return [Unread(tx, item, ItemSource(source, index)) for index, item in enumerate(obj)]
+    return Unlooked(tx, obj, source)
 
 
 @wraps(list)

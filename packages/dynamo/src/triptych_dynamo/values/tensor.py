@@ -11,6 +11,7 @@ from torch import fx
 from triptych_dynamo.sources import GradSource
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.opaque import describe, wrap_opaque_tensor
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.symbolic import SymbolicValue
 
@@ -282,9 +283,9 @@ _METHODS: dict[str, Callable[..., Value | None]] = {
 
 @wraps(torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 def wrap_tensor(tx: Frame, obj: torch.Tensor, source: Source | None) -> Value:
-    """A tensor of the program: a placeholder of the graph."""
-    if torch._C._functorch.is_functorch_wrapped_tensor(obj):
-        return tx.unsupported("subclass", "a tensor of a function transform that runs around the compiled region")
+    """A tensor of the program: a placeholder of the graph, or an opaque object where no graph holds its kind."""
+    if describe(obj) is not None:
+        return wrap_opaque_tensor(tx, obj, source)
     return tx.trace.inputs.tensor(tx, obj, source)
 
 

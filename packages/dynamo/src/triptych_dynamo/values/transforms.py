@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C import _functorch
 from torch._functorch import apis, eager_transforms, predispatch
+from torch._functorch import vmap as vmap_module
 
 from triptych_dynamo.polyfills import transforms as models
 from triptych_dynamo.values import iterators
@@ -24,36 +25,27 @@ from triptych_dynamo.values.tensor import TensorValue
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
-# (how the Python code enters, how it leaves, the C functions behind both)
-_LEVELS: tuple[tuple[Any, Any, Any, Any], ...] = (
-    (
-        predispatch._vmap_increment_nesting,
-        predispatch._vmap_decrement_nesting,
-        _functorch._vmap_increment_nesting,
-        _functorch._vmap_decrement_nesting,
-    ),
-    (
-        predispatch._jvp_increment_nesting,
-        predispatch._jvp_decrement_nesting,
-        _functorch._jvp_increment_nesting,
-        _functorch._jvp_decrement_nesting,
-    ),
-    (
-        _functorch._grad_increment_nesting,
-        _functorch._grad_decrement_nesting,
-        _functorch._grad_increment_nesting,
-        _functorch._grad_decrement_nesting,
-    ),
+# The kinds of levels: names of the functions that enter and leave one. Newer releases call these through wrappers.
+_LEVELS: tuple[tuple[str, str], ...] = (
+    ("_vmap_increment_nesting", "_vmap_decrement_nesting"),
+    ("_jvp_increment_nesting", "_jvp_decrement_nesting"),
+    ("_grad_increment_nesting", "_grad_decrement_nesting"),
 )
-# Functions of tensors: (as the Python code calls them, the C function that becomes the node).
-_TENSOR_FUNCTIONS: tuple[tuple[Any, Any], ...] = (
-    (predispatch._add_batch_dim, _functorch._add_batch_dim),
-    (predispatch._remove_batch_dim, _functorch._remove_batch_dim),
-    (predispatch._unwrap_for_grad, _functorch._unwrap_for_grad),
-    (_functorch._wrap_for_grad, _functorch._wrap_for_grad),
-    (predispatch._make_dual, torch._VF._make_dual),
-    (predispatch._unpack_dual, torch._VF._unpack_dual),
-)
+# Functions of tensors, with the C function that becomes the node.
+_TENSOR_FUNCTIONS: dict[str, Any] = {
+    "_add_batch_dim": _functorch._add_batch_dim,
+    "_remove_batch_dim": _functorch._remove_batch_dim,
+    "_unwrap_for_grad": _functorch._unwrap_for_grad,
+    "_wrap_for_grad": _functorch._wrap_for_grad,
+    "_make_dual": torch._VF._make_dual,
+    "_unpack_dual": torch._VF._unpack_dual,
+}
+
+
+def _forms(name: str, function: Any) -> list[Any]:
+    """A C function and the wrapper that this release may have for it."""
+    wrapper = getattr(predispatch, name, None)
+    return [function] if wrapper is None else [function, wrapper]
 
 
 def _record(tx: Frame, function: Any, args: list[Any], result: Any) -> None:
@@ -61,7 +53,10 @@ def _record(tx: Frame, function: Any, args: list[Any], result: Any) -> None:
     node.meta.update(val=result, effect=True, stack_trace=tx.trace.graph.stack_trace())
 
 
-def _level(enter: Any, leave: Any, enter_c: Callable[..., int], leave_c: Callable[[], int]) -> None:
+def _level(enter_name: str, leave_name: str) -> None:
+    enter_c: Callable[..., int] = getattr(_functorch, enter_name)
+    leave_c: Callable[[], int] = getattr(_functorch, leave_name)
+
     def undo(_: Any) -> None:
         leave_c()
 
@@ -78,26 +73,26 @@ def _level(enter: Any, leave: Any, enter_c: Callable[..., int], leave_c: Callabl
         _record(tx, leave_c, [], level)
         return tx.constant(level)
 
-    builtin(enter)(entered)
-    builtin(leave)(left)
+    builtin(*_forms(enter_name, enter_c))(entered)
+    builtin(*_forms(leave_name, leave_c))(left)
 
 
 for _row in _LEVELS:
     _level(*_row)
 
 
-def _tensor_function(called: Any, function: Any) -> None:
+def _tensor_function(name: str, function: Any) -> None:
     def call(tx: Frame, tensor: Value, *args: Value, **kwargs: Value) -> Value:
         return tx.call_graph(function, [tensor, *args], kwargs)
 
-    builtin(called)(call)
+    builtin(*_forms(name, function))(call)
 
 
-for _called, _function in _TENSOR_FUNCTIONS:
-    _tensor_function(_called, _function)
+for _name, _function in _TENSOR_FUNCTIONS.items():
+    _tensor_function(_name, _function)
 
 
-@builtin(predispatch._add_batch_dim)
+@builtin(*_forms("_add_batch_dim", _functorch._add_batch_dim))
 def _add_batch_dim(tx: Frame, tensor: Value, dim: Value, level: Value) -> Value:
     """A negative dimension counts from the end."""
     position = constant_of(tx, dim, "a batch dimension")
@@ -105,7 +100,7 @@ def _add_batch_dim(tx: Frame, tensor: Value, dim: Value, level: Value) -> Value:
     return tx.call_graph(_functorch._add_batch_dim, [tensor, position % rank, level])
 
 
-@builtin(predispatch._enter_dual_level)
+@builtin(*_forms("_enter_dual_level", torch._C._enter_dual_level))
 def _enter_dual_level(tx: Frame) -> Value:
     level = torch._C._enter_dual_level()
     tx.trace.undo.append((_exit_dual_level_of, level))
@@ -118,7 +113,7 @@ def _exit_dual_level_of(level: int) -> None:
     torch._C._exit_dual_level(level=level)
 
 
-@builtin(predispatch._exit_dual_level)
+@builtin(*_forms("_exit_dual_level", torch._C._exit_dual_level))
 def _exit_dual_level(tx: Frame, level: Value) -> Value:
     number = level.as_constant()
     _exit_dual_level_of(number)
@@ -141,11 +136,14 @@ if _WRAPS is not None:
     _modelled(_WRAPS, models.wraps_plainly)
 
 
-@builtin(predispatch.lazy_load_decompositions)
 def _load_decompositions(tx: Frame) -> Value:
     """Registration of rules, done once a process: done now."""
-    predispatch.lazy_load_decompositions()
+    _LOAD_RULES()
     return none(tx)
+
+
+_LOAD_RULES = getattr(predispatch, "lazy_load_decompositions", None) or vmap_module.lazy_load_decompositions
+builtin(_LOAD_RULES)(_load_decompositions)
 
 
 @builtin(
