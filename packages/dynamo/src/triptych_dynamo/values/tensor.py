@@ -70,7 +70,9 @@ _BREAKS: dict[str, str] = {
 class TensorValue(Value):
     """A tensor. `fake` is its fake tensor, `node` computes it; `cls` is its Python type."""
 
-    def __init__(self, node: fx.Node, fake: torch.Tensor, cls: type = torch.Tensor, source: Source | None = None) -> None:
+    def __init__(
+        self, node: fx.Node, fake: torch.Tensor, cls: type = torch.Tensor, source: Source | None = None
+    ) -> None:
         super().__init__(source)
         self.node = node
         self.fake = fake
@@ -253,7 +255,9 @@ def _strides(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict[str
 
 def _contiguous(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     formats = [arg.as_constant() for arg in [*args, *kwargs.values()]]
-    return ConstantValue(tensor.fake.is_contiguous(memory_format=formats[0]) if formats else tensor.fake.is_contiguous())
+    return ConstantValue(
+        tensor.fake.is_contiguous(memory_format=formats[0]) if formats else tensor.fake.is_contiguous()
+    )
 
 
 def _type(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
