@@ -279,3 +279,21 @@ def test_missing_compiler_is_a_clear_error(monkeypatch, tmp_path):
     monkeypatch.setenv("TRIPTYCH_CACHE_DIR", str(tmp_path / "cache"))
     with pytest.raises(triptych_inductor.CompilerNotFoundError):
         triptych_inductor.compile(gm, [x])
+
+
+def test_symbolic_float_argument():
+    """A Python float that changes between calls reaches kernels through memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    environment = ShapeEnv()
+    mode = FakeTensorMode(shape_env=environment)
+    symbol = environment.create_unbacked_symfloat()
+    gm = build(lambda g, x, f: (g.call_function(aten.add.Tensor, (g.call_function(aten.mul.Tensor, (x, f)), 1)),), 2)
+    x = torch.randn(4, 5)
+    fake = mode.from_tensor(x, static_shapes=True)
+    for node, value in zip(gm.graph.nodes, [fake, symbol, fake, fake], strict=False):
+        node.meta["val"] = value
+    compiled = interpreted(gm, [fake, symbol])
+    for number in (0.5, -3.0):
+        torch.testing.assert_close(compiled(x, number)[0], x * number + 1)

@@ -17,6 +17,7 @@ from triptych_inductor.ir.tensors import (
     axis_vars,
     fresh_axes,
     new_buffer,
+    number_name,
     record_body,
     store_node,
 )
@@ -208,7 +209,7 @@ class Builder:
 
     def extern(
         self,
-        target: Callable[..., Any],
+        target: Callable[..., Any] | str,
         args: Sequence[Any],
         kwargs: dict[str, Any],
         outputs: list[Buffer | None],
@@ -226,6 +227,11 @@ class Builder:
         )
         self.add_node(node)
         return [None if b is None else self.of_buffer(b) for b in outputs]
+
+    def number(self, symbol: Any, device: torch.device | str = "cpu") -> None:
+        """Bring a symbolic float into memory, where kernels can load it (their arguments are tensors and ints)."""
+        buffer = Buffer(number_name(symbol), (), (), torch.float64, torch.device(device), kind="extern")
+        self.extern("torch.scalar_tensor", (symbol,), {"dtype": torch.float64, "device": buffer.device}, [buffer])
 
     def _operand(self, leaf: Any) -> Any:
         return self.realise(leaf) if isinstance(leaf, LazyTensor) else leaf

@@ -115,7 +115,7 @@ class ExternNode:
     """
 
     name: str
-    target: Callable[..., Any]
+    target: Callable[..., Any] | str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: list[Buffer | None]

@@ -114,6 +114,11 @@ class LazyTensor:
         return f"LazyTensor({state}, {self.dtype}, {list(self.size)})"
 
 
+def number_name(symbol: Any) -> str:
+    """The name of the buffer that holds a symbolic float."""
+    return f"number_{symbol}"
+
+
 def address(window: Strided, indices: Sequence[Index]) -> Index:
     """The buffer element of a window's element."""
     result = Index({}, window.offset)
@@ -200,6 +205,7 @@ __all__ = [
     "fresh_axes",
     "memory_order",
     "new_buffer",
+    "number_name",
     "record_body",
     "store_node",
     "view",

@@ -11,7 +11,7 @@ import torch
 from triptych_inductor.ir import extents, views
 from triptych_inductor.ir.extents import Extent
 from triptych_inductor.ir.index import Index
-from triptych_inductor.ir.tensors import Indices, LazyTensor, compute_dtype
+from triptych_inductor.ir.tensors import Indices, LazyTensor, compute_dtype, number_name
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.handlers import Value
 from triptych_inductor.loops.table import FLOAT, HALF, OPS
@@ -85,6 +85,8 @@ def _symbolic_double(expr: sympy.Expr) -> Value:
     if expr.is_number:
         return ops.constant(float(expr), torch.float64)
     name = type(expr).__name__
+    if expr.is_Symbol and not expr.is_integer:
+        return ops.load(number_name(expr), Index.of(0))
     if expr.is_Symbol:
         return ops.cast(ops.index_expr(Index.of(expr), torch.int64), torch.float64)
     args = [_symbolic_double(a) for a in expr.args]

@@ -56,6 +56,9 @@ def lower_fallback(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any], 
         symbols=symbols,
         mutates=frozenset(mutated),
     )
+    for value_ in values:
+        if isinstance(value_, torch.SymFloat):
+            ctx.builder.number(value_.node.expr)
     name = str(target)
     if counted:
         ctx.builder.graph.fallbacks[name] = ctx.builder.graph.fallbacks.get(name, 0) + 1

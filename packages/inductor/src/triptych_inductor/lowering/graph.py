@@ -62,9 +62,17 @@ class GraphLowering:
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             expr = value.node.expr
             self.graph.inputs.append(expr if isinstance(expr, sympy.Symbol) else None)
+            if isinstance(value, torch.SymFloat) and isinstance(expr, sympy.Symbol):
+                self.builder.number(expr, self._main_device())
             return as_extent(value) if isinstance(value, torch.SymInt) else expr
         self.graph.inputs.append(None)
         return value
+
+    def _main_device(self) -> torch.device:
+        """The accelerator that the graph's tensors live on, or the CPU."""
+        values = [n.meta.get("val") for n in self.gm.graph.nodes if n.op == "placeholder"]
+        devices = [v.device for v in values if isinstance(v, torch.Tensor)]
+        return next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
 
     def _buffer_of(self, value: torch.Tensor, name: str, kind: str) -> Buffer:
         return self.builder.add_buffer(
