@@ -50,6 +50,10 @@ def write_kernel(kernel: Kernel, lanes: int) -> KernelText:
     return KernelText(kernel.name, tuple(kernel_arguments(kernel)), text, frozenset(writer.names.sections), str(plan))
 
 
+SHARES = ("points", "width", "blocks", "tiles")
+"""How the outer space is cut into shares: other axes' points, lanes of a block, blocks, tiles; computed once a call."""
+
+
 class KernelWriter:
     """Writes the functions of one kernel."""
 
@@ -102,7 +106,10 @@ class KernelWriter:
             memory = TYPES[arg.dtype].memory
             self.code.line(f"{const}{memory} *{c_name(arg.name)} = ({const}{memory} *)a[{k}];")
         self._unpack_sizes(len(pointers))
-        self.code.line(f"Failure *failure = (Failure *)a[{len(pointers) + len(self.kernel.sizes)}];")
+        count = len(pointers) + len(self.kernel.sizes)
+        self.code.line(f"Failure *failure = (Failure *)a[{count}];")
+        for k, name in enumerate(SHARES, count + 1):
+            self.code.line(f"const long {name} = a[{k}];")
         self.code.line("int bad = 0;")
 
     def _unpack_sizes(self, start: int) -> None:
@@ -114,18 +121,17 @@ class KernelWriter:
         code = self.code
         with code.block(f"static void {self.name}(const long *given, Failure *failure)"):
             count = len(kernel_arguments(self.kernel))
-            code.line(f"long a[{count + 1}];")
+            for k, symbol in enumerate(self.kernel.sizes, count - len(self.kernel.sizes)):
+                code.line(f"const long {self.print(symbol)} = given[{k}];")
+            factors = [*self.kernel.outer, *self.kernel.reduction, self.plan.cost]
+            code.line(f"const long work = {self._product(factors)};")
+            self._shares()
+            code.line(f"long a[{count + 1 + len(SHARES)}] = {{}};")
             code.line(f"for (int k = 0; k < {count}; k++) a[k] = given[k];")
             code.line(f"a[{count}] = (long)failure;")
-            code.line("const long *sizes = a;")
-            for k, symbol in enumerate(self.kernel.sizes):
-                code.line(f"const long {self.print(symbol)} = sizes[{count - len(self.kernel.sizes) + k}];")
-            code.line(
-                f"const long work = {self._product([*self.kernel.outer, *self.kernel.reduction, self.plan.cost])};"
-            )
-            self._shares()
-            threads = "1" if self.plan.threads == "none" else "threads_for(work, total)"
-            code.line(f"parallel({self.name}_part, a, total, {threads});")
+            for k, name in enumerate(SHARES, count + 1):
+                code.line(f"a[{k}] = {name};")
+            code.line(f"parallel({self.name}_part, a, total, threads);")
 
     def _product(self, factors: Sequence[Any]) -> str:
         texts = [self.print.atom(f) for f in factors if static(f) != 1]
@@ -136,27 +142,30 @@ class KernelWriter:
         return [k for k in range(len(self.outer)) if k not in taken]
 
     def _shares(self) -> None:
-        """Declare `total`, the number of shares of the outer space, and what `_decode` needs."""
+        """Declare `total`, the number of shares of the outer space, `threads`, and the variables of `SHARES`."""
         plan, kernel, code = self.plan, self.kernel, self.code
         code.line(f"const long points = {self._product([kernel.outer[k] for k in self._other_axes()])};")
+        known = "1" if plan.threads == "none" else ""
         if plan.shape == "inner" or plan.vector is None:
-            code.line("const long total = points;")
+            code.line("const long width = 1, blocks = 1, tiles = 1, total = points;")
+            code.line(f"const long threads = {known or 'threads_for(work, total)'};")
             return
         extent = self.print(kernel.outer[plan.vector])
+        tiles = "1" if plan.tile is None else f"({self.print(kernel.outer[plan.tile])} + 15) / 16"
         if plan.shape == "outer":
-            step = f"{plan.unroll} * N"
-        elif plan.threads.startswith("axis"):
-            step = "4 * N"
-        elif plan.tile is not None:
-            step = "64"
+            most = f"points * (({extent} + N - 1) / N)"
+            code.line(f"const long threads = {known or f'threads_for(work, {most})'};")
+            code.line(f"const long width = tile_width({extent}, {plan.unroll} * N, (threads + points - 1) / points);")
         else:
-            step = f"(points >= 64 ? max_of({extent}, 1) : 2048)"
-        code.line(f"const long width = {step}, blocks = ({extent} + width - 1) / width;")
-        if plan.tile is not None:
-            code.line(f"const long tiles = ({self.print(kernel.outer[plan.tile])} + 15) / 16;")
-            code.line("const long total = points * tiles * blocks;")
-        else:
-            code.line(f"const long total = {'blocks' if plan.threads.startswith('axis') else 'points * blocks'};")
+            width = f"(points >= 64 ? max_of({extent}, 1) : 2048)"
+            if plan.threads.startswith("axis"):
+                width = "4 * N"
+            code.line(f"const long width = {width if plan.tile is None else '64'};")
+        code.line(f"const long blocks = ({extent} + width - 1) / width, tiles = {tiles};")
+        total = "blocks" if plan.threads.startswith("axis") else "points * tiles * blocks"
+        code.line(f"const long total = {total};")
+        if plan.shape != "outer":
+            code.line(f"const long threads = {known or 'threads_for(work, total)'};")
 
     def decode(self) -> None:
         """Inside a loop over shares `t`: the block of the vector axis and the values of the other outer axes."""
@@ -190,7 +199,6 @@ class KernelWriter:
 
     def _points(self) -> None:
         plan, code = self.plan, self.code
-        self._shares()
         vector = None if plan.vector is None else self.outer[plan.vector]
         order = [self.outer[k] for k in self._other_axes()]
         order += [] if plan.tile is None else [self.outer[plan.tile]]

@@ -11,11 +11,11 @@ SECTIONS = ("base", "arithmetic", "math", "library", "reductions", "support", "l
 
 _KEYWORDS = frozenset(
     """alignas alignof and asm auto bitand bitor bool break case catch char class compl const constexpr continue
-    decltype default delete do double else enum explicit export extern false float for friend goto if inline int long mutable
-    namespace new noexcept not nullptr operator or private protected public register return short signed sizeof static
-    static_assert struct switch template this throw true try typedef typeid typename union unsigned using virtual void
-    volatile wchar_t while xor main a begin end thread t q k l u at bad base failure given sizes work points width
-    blocks total tiles first_lane last_lane first_row last_row kernels stop""".split()
+    decltype default delete do double else enum explicit export extern false float for friend goto if inline int
+    long mutable namespace new noexcept not nullptr operator or private protected public register return short
+    signed sizeof static static_assert struct switch template this throw true try typedef typeid typename union
+    unsigned using virtual void volatile wchar_t while xor main a begin end thread t q k l u at bad base failure
+    given sizes work points width blocks total tiles first_lane last_lane first_row last_row kernels stop""".split()
 )
 _GENERATED = re.compile(r"[ir]\d+|v\d+_.*|local_.*|row_.*|_.*|.*_part|.*__.*")
 

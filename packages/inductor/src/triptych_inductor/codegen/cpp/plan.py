@@ -31,7 +31,7 @@ class Plan:
     shape: str  # "points", "inner" or "outer"
     vector: int | None  # axis of the vector, outer (points, outer) or reduction (inner); None: a single point
     tile: int | None  # points only: second axis, walked in tiles inside the vector loop
-    unroll: int  # vectors in flight
+    unroll: int  # inner: vectors in flight, each with an accumulator of its own; outer: the most vectors of a tile
     threads: str  # "outer", "reduction" (partial results, then a merge) or "none"
     cost: int  # of one point of the innermost loop
 
@@ -61,7 +61,9 @@ def make_plan(kernel: Kernel, groups: list[Group], lanes: int) -> Plan:
     use_outer = best is not None and (best_inner is None or scores[best] > inner_scores[best_inner])
     shape, vector = ("outer", best) if use_outer else ("inner", best_inner)
     extent = kernel.outer[best] if use_outer else kernel.reduction[best_inner] if best_inner is not None else 1
-    return Plan(shape, vector, None, _unroll(extent, lanes, cost), "none" if atomic else "outer", cost)
+    rows = any(not local.per_point for local in kernel.local)
+    unroll = _tile_vectors(extent, lanes, rows) if use_outer else _unroll(extent, lanes, cost)
+    return Plan(shape, vector, None, unroll, "none" if atomic else "outer", cost)
 
 
 def loop_axes(prefix: str, extents: Sequence[Any]) -> tuple[sympy.Symbol, ...]:
@@ -121,6 +123,13 @@ def _unroll(extent: Any, lanes: int, cost: int) -> int:
     while most > vectors:
         most //= 2
     return most
+
+
+def _tile_vectors(extent: Any, lanes: int, rows: bool) -> int:
+    """The most vectors of a tile of outer points: memory is read in its order, but accumulators must stay in cache."""
+    most = 2 if rows else 32
+    known = static(extent)
+    return most if known is None else max(1, min(most, -(-known // lanes)))
 
 
 def _cost(block: Block) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -38,12 +39,11 @@ class ReductionLoops:
 
     def write(self) -> None:
         code = self.code
-        self.owner._shares()
         rows = self._declare_rows()
         with code.block("for (long t = begin; t < end; t++)"):
             self.owner.decode()
             if self.plan.shape == "inner":
-                self._tile(1, "")
+                self._tile()
             else:
                 self._outer_tiles()
         code.extend(f"__builtin_free({name});" for name in rows)
@@ -94,34 +94,41 @@ class ReductionLoops:
     # Tiles of outer points.
 
     def _outer_tiles(self) -> None:
-        name = self.owner.outer[self.plan.vector].name  # type: ignore[index]
-        code, unroll = self.code, self.plan.unroll
-        extent = static(self.kernel.outer[self.plan.vector])  # type: ignore[index]
-        if extent is None or extent >= unroll * 4:
-            with code.block(f"if (last_lane - first_lane == {unroll}*N)"):
-                self._tile(unroll, "")
-            head = "else for (long base = first_lane; base < last_lane; base += N)"
-        else:
-            head = "for (long base = first_lane; base < last_lane; base += N)"
-        with code.block(head):
-            code.line("const long k = min_of(N, last_lane - base);")
-            code.line("const long first_lane = base;")
-            self._tile(1, "k")
-        del name
+        """Whole vectors of the tile at hand, and the lanes of a last partial one."""
+        self.code.line("const long whole = (last_lane - first_lane) / N, k = (last_lane - first_lane) % N;")
+        self._tile()
 
-    def _tile(self, unroll: int, tail: str) -> None:
-        """All groups for the outer point (inner) or the `unroll` vectors of outer points (outer) at hand."""
-        slots = f"[{unroll}]" if self.plan.shape == "outer" else ""
-        self.owner._declare_locals(slots)
+    def _tile(self) -> None:
+        """All groups for the outer point (inner) or the vectors of outer points (outer) at hand."""
+        self.owner._declare_locals(self._slots())
         for number, group in enumerate(self.owner.groups):
             writer = self._writer(group, f"v{number}_")
             with self.code.block(""):
                 if not group.reduced:
-                    self._each_vector(writer, group.recorded.block.nodes, unroll, tail)
+                    self._outer_points(writer, group.recorded.block.nodes)
                 elif self.plan.shape == "inner":
                     self._inner_group(group, writer)
                 else:
-                    self._outer_group(group, writer, unroll, tail)
+                    self._outer_group(group, writer)
+
+    def _slots(self) -> str:
+        return f"[{self.plan.unroll}]" if self.plan.shape == "outer" else ""
+
+    def _partial(self) -> bool:
+        """Whether a tile may end with a partial vector."""
+        extent = static(self.kernel.outer[self.plan.vector])  # type: ignore[index]
+        return extent is None or extent % 16 != 0
+
+    def _each_vector(self, writer: BodyWriter, write: Callable[[Place], None]) -> None:
+        """Loops over the tile's vectors: `write` for whole ones, and once more for the lanes of a partial one."""
+        name, code = writer.vector.name, self.code  # type: ignore[union-attr]
+        with code.block("for (long u = 0; u < whole; u++)"):
+            code.line(f"const long {name} = first_lane + u*N;")
+            write(Place("", "[u]"))
+        if self._partial():
+            with code.block("if (k)"):
+                code.line(f"const long u = whole, {name} = first_lane + u*N;")
+                write(Place("k", "[u]"))
 
     def _writer(self, group: Group, prefix: str) -> BodyWriter:
         outer, reduction = self.owner.outer, self.owner.reduction if group.reduced else ()
@@ -134,14 +141,12 @@ class ReductionLoops:
             order = [*(o for o in outer if o is not vector), *reduction, vector]
         return BodyWriter(group, self.owner.names, prefix, vector, order)
 
-    def _each_vector(self, writer: BodyWriter, nodes: list[Value], unroll: int, tail: str) -> None:
+    def _outer_points(self, writer: BodyWriter, nodes: list[Value]) -> None:
         """Statements at outer points."""
         if self.plan.shape == "inner":
             self.code.extend(writer.statements(nodes, Place()))
-            return
-        with self.code.block(f"for (int u = 0; u < {unroll}; u++)"):
-            self.code.line(f"const long {writer.vector.name} = first_lane + u*N;")  # type: ignore[union-attr]
-            self.code.extend(writer.statements(nodes, Place(tail, "[u]")))
+        else:
+            self._each_vector(writer, lambda place: self.code.extend(writer.statements(nodes, place)))
 
     # Lanes along a reduction axis.
 
@@ -204,10 +209,11 @@ class ReductionLoops:
 
     # Lanes along an outer axis.
 
-    def _outer_group(self, group: Group, writer: BodyWriter, unroll: int, tail: str) -> None:
+    def _outer_group(self, group: Group, writer: BodyWriter) -> None:
+        """Scalar loops over the reduction axes; inside, every vector of the tile, so that memory is read in its order."""
         code = self.code
         for node in group.reductions:
-            code.line(f"{accumulator_type(node)} {self._accumulator(writer, node)}[{unroll}];")
+            code.line(f"{accumulator_type(node)} {self._accumulator(writer, node)}{self._slots()};")
         body = group.body()
         depth = len(self.owner.outer) - 1
         early = [n for n in body if writer.uniform(n) and writer.level(n) <= depth]
@@ -215,19 +221,18 @@ class ReductionLoops:
         rest = [n for n in body if n not in early]
 
         def innermost(nodes: list[Value]) -> None:
-            code.line(f"#pragma GCC unroll {unroll}")
-            with code.block(f"for (int u = 0; u < {unroll}; u++)"):
-                code.line(f"const long {writer.vector.name} = first_lane + u*N;")  # type: ignore[union-attr]
-                self._step_all(writer, nodes, Place(tail, "[u]"), "[u]")
+            self._each_vector(writer, lambda place: self._step_all(writer, nodes, place, "[u]"))
 
         self._nest(writer, list(range(len(self.kernel.reduction))), rest, innermost)
         if group.reductions or group.epilogue():
-            with code.block(f"for (int u = 0; u < {unroll}; u++)"):
-                code.line(f"const long {writer.vector.name} = first_lane + u*N;")  # type: ignore[union-attr]
-                for node in group.reductions:
-                    code.line(f"{self._accumulator(writer, node)}[u].flush();")
-                    self._define_result(writer, node, f"{self._accumulator(writer, node)}[u]")
-                code.extend(writer.statements(group.epilogue(), Place(tail, "[u]")))
+            self._each_vector(writer, lambda place: self._finish(group, writer, place))
+
+    def _finish(self, group: Group, writer: BodyWriter, place: Place) -> None:
+        """Results of the reductions of one vector of outer points, and what is made of them."""
+        for node in group.reductions:
+            self.code.line(f"{self._accumulator(writer, node)}[u].flush();")
+            self._define_result(writer, node, f"{self._accumulator(writer, node)}[u]")
+        self.code.extend(writer.statements(group.epilogue(), place))
 
     # Common to both.
 
@@ -259,15 +264,14 @@ class ReductionLoops:
         if self.plan.shape == "inner" and self.plan.vector is not None:
             extent = static(self.kernel.reduction[self.plan.vector])
             steps = None if extent is None or steps is None else steps * max(1, extent // (16 * unroll))
-        count = self.plan.unroll
         every = 1 if steps is None else max(1, BLOCK // steps)
         name = self.owner.reduction[axis].name
         guard = "" if every == 1 else f"if ({name} % {every} == {every - 1}) "
-        slots = "sizeof({0})/sizeof({0}[0])"
         for node in flush:
-            accumulator = self._accumulator(writer, node)
-            limit = slots.format(accumulator) if count > 1 else "1"
-            self.code.line(f"{guard}for (unsigned u = 0; u < {limit}; u++) {accumulator}[u].flush();")
+            limit = (
+                self.plan.unroll if self.plan.shape == "inner" else f"whole + {'(k > 0)' if self._partial() else '0'}"
+            )
+            self.code.line(f"{guard}for (long u = 0; u < {limit}; u++) {self._accumulator(writer, node)}[u].flush();")
 
     def _accumulator(self, writer: BodyWriter, node: Value) -> str:
         return f"{writer.prefix}sum{node.number}"

@@ -55,6 +55,11 @@ INL long threads_for(long work, long total) {
   n = n < most ? n : most;
   return n < total ? n : total;
 }
+// Lanes of a tile of `extent` lanes: whole vectors, at most `most` lanes, and at least `shares` tiles where there are as many vectors.
+INL long tile_width(long extent, long most, long shares) {
+  long vectors = (extent + N - 1) / N, each = vectors / max_of(shares, 1);
+  return max_of(min_of(each * N, most), N);
+}
 static void parallel(Part run, const long *arguments, long total, long threads) {
   Job job = {run, arguments, total};
   if (threads <= 1) run(arguments, 0, total, 0);
