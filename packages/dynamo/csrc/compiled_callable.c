@@ -4,8 +4,7 @@
 #include <structmember.h>
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     PyObject *function; /* the original, a Python function */
     PyObject *miss;
     Region *region; /* NULL: frames under it are none of our business */
@@ -108,7 +107,7 @@ static PyObject *callable_call(PyObject *callable, PyObject *const *args, size_t
     return result;
 }
 
-/* -- the type ------------------------------------------------------------------------------------------------------------- */
+/* -- the type */
 static int copy_metadata(CompiledCallable *self) {
     static const char *const names[] = {"__module__", "__name__", "__qualname__", "__doc__", "__annotations__"};
     PyFunctionObject *function = (PyFunctionObject *)self->function;
@@ -126,7 +125,8 @@ static int copy_metadata(CompiledCallable *self) {
 static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"fn", "miss", "region", NULL};
     PyObject *function, *miss, *region = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|O", names, &PyFunction_Type, &function, &miss, &region)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|O", names, &PyFunction_Type, &function, &miss, &region))
+        return NULL;
     if (region != Py_None && !PyObject_TypeCheck(region, &Region_Type))
         return PyErr_Format(PyExc_TypeError, "region must be a Region or None, not %s", Py_TYPE(region)->tp_name);
     CompiledCallable *self = (CompiledCallable *)type->tp_alloc(type, 0);
@@ -218,9 +218,11 @@ PyTypeObject CompiledCallable_Type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_doc =
         "CompiledCallable(fn, miss, region=None): calls the first entry whose guards hold, most recently hit first.\n\n"
-        "When none does, miss(callable, fn, locals) is asked with the hook off: it gives an Entry (kept and run at once) or None\n"
+        "When none does, miss(callable, fn, locals) is asked with the hook off: it gives an Entry (kept and run at "
+        "once) or None\n"
         "(the original runs). locals is a tuple of the parameters' values in the order of fn's variables: positional,\n"
-        "keyword-only, *args as a tuple, **kwargs as a dictionary. A call that does not fit fn raises fn's own TypeError.",
+        "keyword-only, *args as a tuple, **kwargs as a dictionary. A call that does not fit fn raises fn's own "
+        "TypeError.",
     .tp_new = callable_new,
     .tp_dealloc = (destructor)callable_dealloc,
     .tp_traverse = (traverseproc)callable_traverse,

@@ -1,4 +1,5 @@
-/* Versions of dictionaries. Up to 3.12 every dictionary carries one; from 3.13 on the interpreter calls a watcher back. */
+/* Versions of dictionaries. Up to 3.12 every dictionary carries one; from 3.13 on the interpreter calls a watcher back.
+ */
 #include "snapshot.h"
 
 #if PY_VERSION_HEX < 0x030D0000
@@ -10,8 +11,8 @@ const uint64_t *dict_version_word(PyObject *dict) { return &((PyDictObject *)dic
 
 #include "internal/pycore_dict.h"
 
-/* One cell a watched dictionary, found by address. Cells of dictionaries that are gone stay: a snapshot may still look at
- * them, and a new dictionary at the same address takes the cell over, with a higher version. */
+/* One cell a watched dictionary, found by address. Cells of dictionaries that are gone stay: a snapshot may still look
+ * at them, and a new dictionary at the same address takes the cell over, with a higher version. */
 typedef struct {
     PyObject *dict;
     uint64_t version;

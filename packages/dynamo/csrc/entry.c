@@ -1,7 +1,7 @@
 /* Entry: compiled code with the guards under which it stands for the original; lists of entries. */
 #include "eval_frame.h"
 
-/* -- lists ------------------------------------------------------------------------------------------------------------- */
+/* -- lists */
 int entries_add(EntryList *list, Entry *entry) {
     if (list->count == list->capacity) {
         Py_ssize_t capacity = list->capacity ? 2 * list->capacity : 4;
@@ -51,7 +51,7 @@ Entry *entries_find(EntryList *list, PyObject *const *locals, PyObject *function
     return NULL;
 }
 
-/* -- running ------------------------------------------------------------------------------------------------------------ */
+/* -- running */
 static PyObject *joined_closure(PyObject *closure, PyObject *cells) {
     if (closure == NULL || PyTuple_GET_SIZE(closure) == 0) return Py_NewRef(cells);
     return PySequence_Concat(closure, cells);
@@ -73,8 +73,8 @@ static PyObject *make_function(Entry *entry, PyObject *original) {
     return function;
 }
 
-/* The callable to run for `original`, a new reference. Functions with closures are kept for one owner only: a region's entry
- * serves many functions and must not keep their cells alive. */
+/* The callable to run for `original`, a new reference. Functions with closures are kept for one owner only: a region's
+ * entry serves many functions and must not keep their cells alive. */
 static PyObject *entry_callable(Entry *entry, PyObject *original, bool keep_closure) {
     if (!PyCode_Check(entry->target)) return Py_NewRef(entry->target);
     if (!PyFunction_Check(original)) {
@@ -82,7 +82,8 @@ static PyObject *entry_callable(Entry *entry, PyObject *original, bool keep_clos
         return NULL;
     }
     PyObject *globals = PyFunction_GET_GLOBALS(original), *closure = PyFunction_GET_CLOSURE(original);
-    if (entry->function && entry->made_for[0] == globals && entry->made_for[1] == closure) return Py_NewRef(entry->function);
+    if (entry->function && entry->made_for[0] == globals && entry->made_for[1] == closure)
+        return Py_NewRef(entry->function);
     PyObject *function = make_function(entry, original);
     if (function && (closure == NULL || keep_closure)) {
         Py_XSETREF(entry->function, Py_NewRef(function));
@@ -111,17 +112,20 @@ PyObject *entry_run(Entry *entry, Region *region, PyObject *const *locals, Py_ss
     return result;
 }
 
-/* -- the type ----------------------------------------------------------------------------------------------------------- */
+/* -- the type */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"program", "target", "cells", "nested", "info", NULL};
     PyObject *program, *target, *cells = NULL, *info = Py_None;
     int nested = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|O!pO", names, &program, &target, &PyTuple_Type, &cells, &nested, &info))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|O!pO", names, &program, &target, &PyTuple_Type, &cells, &nested,
+                                     &info))
         return NULL;
     if (program != Py_None && !PyObject_TypeCheck(program, &GuardProgram_Type))
-        return PyErr_Format(PyExc_TypeError, "program must be a GuardProgram or None, not %s", Py_TYPE(program)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "program must be a GuardProgram or None, not %s",
+                            Py_TYPE(program)->tp_name);
     if (!PyCode_Check(target) && !PyCallable_Check(target))
-        return PyErr_Format(PyExc_TypeError, "target must be a code object or callable, not %s", Py_TYPE(target)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "target must be a code object or callable, not %s",
+                            Py_TYPE(target)->tp_name);
     Entry *self = (Entry *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
     self->program = program == Py_None ? NULL : (GuardProgram *)Py_NewRef(program);
@@ -160,8 +164,8 @@ static void entry_dealloc(Entry *self) {
     Py_TYPE(self)->tp_free(self);
 }
 
-#define GETTER(field) \
-    static PyObject *entry_##field(Entry *self, void *unused) { \
+#define GETTER(field)                                                      \
+    static PyObject *entry_##field(Entry *self, void *unused) {            \
         return Py_NewRef(self->field ? (PyObject *)self->field : Py_None); \
     }
 GETTER(program)
@@ -191,8 +195,10 @@ PyTypeObject Entry_Type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_doc =
         "Entry(program, target, cells=(), nested=True, info=None)\n\n"
-        "target takes every parameter of the original positionally (*args as a tuple, **kwargs as a dictionary). A code object\n"
-        "becomes a function with the original's globals and closure, `cells` following the closure's own; the original's own code\n"
+        "target takes every parameter of the original positionally (*args as a tuple, **kwargs as a dictionary). A "
+        "code object\n"
+        "becomes a function with the original's globals and closure, `cells` following the closure's own; the "
+        "original's own code\n"
         "means that the original runs as it is. nested=False says that no frame under it needs the hook.",
     .tp_new = entry_new,
     .tp_dealloc = (destructor)entry_dealloc,

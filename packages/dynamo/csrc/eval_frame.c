@@ -1,8 +1,9 @@
 /* The frame hook (PEP 523) and the module.
  *
- * The hook is installed while some thread is inside a region, on top of whatever evaluator was there, and taken out when the
- * last one leaves. In a thread without a current region it only passes frames on. It replaces a call's first entry into its
- * frame, never a generator that goes on: what runs instead is an ordinary function, called with the frame's variables.
+ * The hook is installed while some thread is inside a region, on top of whatever evaluator was there, and taken out
+ * when the last one leaves. In a thread without a current region it only passes frames on. It replaces a call's first
+ * entry into its frame, never a generator that goes on: what runs instead is an ordinary function, called with the
+ * frame's variables.
  */
 #include "eval_frame.h"
 
@@ -62,7 +63,8 @@ static void install(void) {
 static void uninstall(void) {
     if (--install_count) return;
     PyInterpreterState *interpreter = PyInterpreterState_Get();
-    if (_PyInterpreterState_GetEvalFrameFunc(interpreter) != evaluate) return; /* somebody sits on top of us: we only pass */
+    if (_PyInterpreterState_GetEvalFrameFunc(interpreter) != evaluate)
+        return; /* somebody sits on top of us: we only pass */
     _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluator_below);
 }
 
@@ -85,10 +87,11 @@ void scope_leave(const Scope *saved) {
     Py_DECREF(left);
 }
 
-/* -- the module ----------------------------------------------------------------------------------------------------------- */
+/* -- the module */
 static PyObject *hook_state(PyObject *module, PyObject *unused) {
     bool ours = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate;
-    return Py_BuildValue("(Onn)", current.region ? (PyObject *)current.region : Py_None, install_count, (Py_ssize_t)ours);
+    return Py_BuildValue("(Onn)", current.region ? (PyObject *)current.region : Py_None, install_count,
+                         (Py_ssize_t)ours);
 }
 
 static PyMethodDef METHODS[] = {
@@ -96,11 +99,14 @@ static PyMethodDef METHODS[] = {
      "hook_state(): (this thread's region or None, how many scopes want the hook, whether it is on top now)."},
     {"init_torch", (PyCFunction)(void *)init_torch, METH_VARARGS | METH_KEYWORDS,
      "init_torch(samples, identity, tensor_type, requires_grad, dispatch_keys, inference, direct=True) -> bool\n\n"
-     "Makes tensor guards possible. samples are tensors with different dispatch keys; the first has one dimension and the\n"
+     "Makes tensor guards possible. samples are tensors with different dispatch keys; the first has one dimension and "
+     "the\n"
      "default dtype and requires a gradient; identity is its _cdata. requires_grad is the attribute's descriptor,\n"
-     "dispatch_keys a callable, inference whether inference mode is on. True when facts are read through the C ABI, False\n"
+     "dispatch_keys a callable, inference whether inference mode is on. True when facts are read through the C ABI, "
+     "False\n"
      "when by attribute."},
-    {"tensor_facts", tensor_facts, METH_O, "tensor_facts(tensor): codes of (dtype, device type, device index); -1 without the C ABI."},
+    {"tensor_facts", tensor_facts, METH_O,
+     "tensor_facts(tensor): codes of (dtype, device type, device index); -1 without the C ABI."},
     {NULL},
 };
 
@@ -109,7 +115,8 @@ static struct PyModuleDef MODULE = {
 };
 
 PyMODINIT_FUNC PyInit__eval_frame(void) {
-    PyTypeObject *const types[] = {&GuardProgram_Type, &Entry_Type, &Region_Type, &CompiledCallable_Type, &Unhooked_Type};
+    PyTypeObject *const types[] = {&GuardProgram_Type, &Entry_Type, &Region_Type, &CompiledCallable_Type,
+                                   &Unhooked_Type};
     PyObject *module = PyModule_Create(&MODULE);
     for (size_t i = 0; module && i < sizeof types / sizeof *types; i++)
         if (PyModule_AddType(module, types[i]) < 0) Py_CLEAR(module);

@@ -5,14 +5,13 @@
 #include "compat.h"
 #include "guard_program.h"
 
-/* -- entries (entry.c): one piece of compiled code with its guards ------------------------------------------------------- */
+/* -- entries (entry.c): one piece of compiled code with its guards */
 typedef struct {
-    PyObject_HEAD
-    GuardProgram *program; /* NULL: always fits */
-    PyObject *target;      /* a callable, or a code object that becomes a function with the caller's globals and closure */
-    PyObject *cells;       /* tuple of cells that follow the closure's own */
-    PyObject *info;        /* the owner's */
-    PyObject *function;    /* the last function made of a code target ... */
+    PyObject_HEAD GuardProgram *program; /* NULL: always fits */
+    PyObject *target;   /* a callable, or a code object that becomes a function with the caller's globals and closure */
+    PyObject *cells;    /* tuple of cells that follow the closure's own */
+    PyObject *info;     /* the owner's */
+    PyObject *function; /* the last function made of a code target ... */
     PyObject *made_for[2]; /* ... for these globals and closure */
     bool nested;           /* frames reached under it are of interest to the region */
     Py_ssize_t hits;
@@ -32,7 +31,7 @@ PyObject *entries_as_list(const EntryList *list);
 /* The entry that fits, a new reference, now first in the list; NULL when none does. */
 Entry *entries_find(EntryList *list, PyObject *const *locals, PyObject *function);
 
-/* -- regions (region.c): what is compiled while one compiled callable runs ------------------------------------------------ */
+/* -- regions (region.c): what is compiled while one compiled callable runs */
 typedef struct {
     PyCodeObject *code; /* held; NULL: free place */
     EntryList *entries; /* of its own, so that it stays where it is when the table grows */
@@ -40,8 +39,7 @@ typedef struct {
 } FrameSlot;
 
 typedef struct {
-    PyObject_HEAD
-    PyObject *frame_miss;
+    PyObject_HEAD PyObject *frame_miss;
     FrameSlot *slots; /* open addressing by code object */
     Py_ssize_t capacity, used;
     PyObject *dict, *weakrefs;
@@ -52,10 +50,11 @@ FrameSlot *region_slot(Region *region, PyCodeObject *code);
 /* Serve a frame from the region: 1 served with *result (NULL with an exception set for a failure), 0 let it run. */
 int region_serve(Region *region, PyCodeObject *code, PyObject *function, PyObject *const *locals, PyObject **result);
 
-/* -- the hook (eval_frame.c) ----------------------------------------------------------------------------------------------- */
+/* -- the hook (eval_frame.c) */
 typedef struct {
-    Region *region;         /* whose hook is on in this thread; held by the C frame that entered it */
-    PyCodeObject *expected; /* the next frame of this code runs as it is: it is compiled code, or an original on purpose */
+    Region *region; /* whose hook is on in this thread; held by the C frame that entered it */
+    PyCodeObject
+        *expected; /* the next frame of this code runs as it is: it is compiled code, or an original on purpose */
     bool counted;
 } Scope;
 
@@ -73,7 +72,8 @@ static inline bool entry_is_original(const Entry *entry, PyObject *function) {
 }
 /* How many variables of a frame of this code its caller fills in. */
 static inline Py_ssize_t parameter_count(const PyCodeObject *code) {
-    return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
+    return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) +
+           !!(code->co_flags & CO_VARKEYWORDS);
 }
 static inline PyObject *as_tuple(PyObject *const *items, Py_ssize_t count) {
     PyObject *tuple = PyTuple_New(count);
@@ -81,8 +81,9 @@ static inline PyObject *as_tuple(PyObject *const *items, Py_ssize_t count) {
     return tuple;
 }
 
-/* -- binding (binding.c) --------------------------------------------------------------------------------------------------- */
-/* Fill `values` (parameter_count places, zeroed) with new references. 1 bound, 0 the call does not fit, -1 exception. */
+/* -- binding (binding.c) */
+/* Fill `values` (parameter_count places, zeroed) with new references. 1 bound, 0 the call does not fit, -1 exception.
+ */
 int bind_arguments(PyObject *function, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **values);
 
 #endif

@@ -73,7 +73,8 @@ Py_ssize_t container_length(PyObject *object) {
     if (PyUnicode_Check(object)) return PyUnicode_GET_LENGTH(object);
     if (PyBytes_Check(object)) return PyBytes_GET_SIZE(object);
     /* Other classes written in C cannot run user code for it: deque, range, views of dictionaries. */
-    if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) && !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_IMMUTABLETYPE))
+    if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) &&
+        !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_IMMUTABLETYPE))
         return -1;
     Py_ssize_t size = PyObject_Size(object);
     if (size < 0) PyErr_Clear();
@@ -139,7 +140,8 @@ static bool check_cell_empty(const Op *op, Run *run) {
 }
 
 static bool check_range_is(const Op *op, Run *run) {
-    static const char *const parts[] = {"start", "stop", "step"}; /* range(0) and range(1, 1) are equal, yet not alike */
+    static const char *const parts[] = {"start", "stop",
+                                        "step"}; /* range(0) and range(1, 1) are equal, yet not alike */
     PyObject *value = VALUE;
     if (!PyRange_Check(value)) return false;
     bool same = true;

@@ -150,13 +150,16 @@ static PyObject *program_repeat(GuardProgram *self, PyObject *args) {
 }
 
 static PyObject *program_size(GuardProgram *self, void *unused) { return PyLong_FromSsize_t(self->count); }
-static PyObject *program_guards(GuardProgram *self, void *unused) { return Py_NewRef(self->guards ? self->guards : Py_None); }
+static PyObject *program_guards(GuardProgram *self, void *unused) {
+    return Py_NewRef(self->guards ? self->guards : Py_None);
+}
 
 static PyMethodDef METHODS[] = {
     {"failed", (PyCFunction)program_failed, METH_VARARGS,
      "failed(locals, function=None): index of the first violated guard, or None when all hold.\n\n"
      "locals is a tuple of the parameters' values in the order of the code's variables."},
-    {"repeat", (PyCFunction)program_repeat, METH_VARARGS, "repeat(locals, function, count): runs the check, for timing."},
+    {"repeat", (PyCFunction)program_repeat, METH_VARARGS,
+     "repeat(locals, function, count): runs the check, for timing."},
     {NULL},
 };
 

@@ -53,8 +53,7 @@ typedef struct OpRow {
 } OpRow;
 
 typedef struct {
-    PyObject_HEAD
-    Op *ops;
+    PyObject_HEAD Op *ops;
     Py_ssize_t count;
     Py_ssize_t slot_count;
     Py_ssize_t owned_limit;

@@ -3,7 +3,7 @@
 
 #include <structmember.h>
 
-/* -- the table ------------------------------------------------------------------------------------------------------------ */
+/* -- the table */
 static FrameSlot *place_of(FrameSlot *slots, Py_ssize_t capacity, PyCodeObject *code) {
     size_t index = ((uintptr_t)code >> 4) * 0x9E3779B97F4A7C15u >> 20;
     for (;; index++) {
@@ -54,7 +54,7 @@ static void region_free_table(Region *region) {
     region->capacity = region->used = 0;
 }
 
-/* -- serving frames ------------------------------------------------------------------------------------------------------- */
+/* -- serving frames */
 /* Ask the owner: an Entry (new reference), or NULL: with an exception, or without one for "let it run". */
 static Entry *ask(Region *region, PyCodeObject *code, PyObject *function, PyObject *const *locals) {
     Scope saved;
@@ -95,7 +95,7 @@ int region_serve(Region *region, PyCodeObject *code, PyObject *function, PyObjec
     return !original;
 }
 
-/* -- the type ------------------------------------------------------------------------------------------------------------- */
+/* -- the type */
 static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"frame_miss", NULL};
     PyObject *frame_miss;
@@ -156,7 +156,8 @@ static PyObject *region_codes(Region *self, void *unused) {
     PyObject *codes = PyDict_New();
     for (Py_ssize_t i = 0; codes && i < self->capacity; i++) {
         FrameSlot *slot = &self->slots[i];
-        PyObject *count = slot->code ? slot->skip ? Py_NewRef(Py_None) : PyLong_FromSsize_t(slot->entries->count) : NULL;
+        PyObject *count =
+            slot->code ? slot->skip ? Py_NewRef(Py_None) : PyLong_FromSsize_t(slot->entries->count) : NULL;
         if (slot->code && (count == NULL || PyDict_SetItem(codes, (PyObject *)slot->code, count) < 0)) Py_CLEAR(codes);
         Py_XDECREF(count);
     }
@@ -193,8 +194,10 @@ PyTypeObject Region_Type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_doc =
         "Region(frame_miss): frames reached under a compiled callable.\n\n"
-        "frame_miss(region, function, locals) is asked, with the hook off, for each frame without a fitting entry. It gives an\n"
-        "Entry (kept and run at once), None (this code is skipped in this region from now on) or False (run as it is, this time).\n"
+        "frame_miss(region, function, locals) is asked, with the hook off, for each frame without a fitting entry. It "
+        "gives an\n"
+        "Entry (kept and run at once), None (this code is skipped in this region from now on) or False (run as it is, "
+        "this time).\n"
         "locals is a tuple of the parameters' values in the order of the frame's variables.",
     .tp_new = region_new,
     .tp_dealloc = (destructor)region_dealloc,

@@ -35,9 +35,31 @@ static bool power(int64_t base, int64_t exponent, int64_t *out) {
     return true;
 }
 
-enum { ADD, SUB, MUL, FLOORDIV, MOD, POW, MIN, MAX, EQ, NE, LT, LE, GT, GE, AND, OR, LAST_BINARY = OR, NEG, NOT, CONST, INPUT };
+enum {
+    ADD,
+    SUB,
+    MUL,
+    FLOORDIV,
+    MOD,
+    POW,
+    MIN,
+    MAX,
+    EQ,
+    NE,
+    LT,
+    LE,
+    GT,
+    GE,
+    AND,
+    OR,
+    LAST_BINARY = OR,
+    NEG,
+    NOT,
+    CONST,
+    INPUT
+};
 
-static const char *const NAMES[] = {"add", "sub", "mul", "floordiv", "mod", "pow", "min", "max",   "eq",    "ne",
+static const char *const NAMES[] = {"add", "sub", "mul", "floordiv", "mod", "pow", "min", "max", "eq",    "ne",
                                     "lt",  "le",  "gt",  "ge",       "and", "or",  "neg", "not", "const", "input"};
 
 static bool binary(int32_t code, int64_t a, int64_t b, int64_t *out) {
@@ -99,7 +121,8 @@ static bool check_shape(const Op *op, Run *run) {
     return stack[0] != 0;
 }
 
-/* Integers read as for the machine, then a Python callable over them: for expressions that the machine has no words for. */
+/* Integers read as for the machine, then a Python callable over them: for expressions that the machine has no words
+ * for. */
 static bool check_shape_python(const Op *op, Run *run) {
     const ShapeProgram *program = op->data;
     PyObject *args = PyTuple_New(program->input_count);

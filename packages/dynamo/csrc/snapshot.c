@@ -1,10 +1,10 @@
 /* Snapshots make the cost of guards on module trees small and nearly flat.
  *
- * Most guards read through instance dictionaries and compare what cannot change by itself. Such a fact holds again when the
- * objects that it starts from (roots) are the same and no dictionary on the way was written to. After a full check that held,
- * the dictionaries' versions, the words that hold the instance dictionaries and the types of checked objects are noted; the next
- * check compares these words, in an order in which each is reached through words already found unchanged, and runs only the
- * operations that are left: tensors, lists, sizes, modes.
+ * Most guards read through instance dictionaries and compare what cannot change by itself. Such a fact holds again when
+ * the objects that it starts from (roots) are the same and no dictionary on the way was written to. After a full check
+ * that held, the dictionaries' versions, the words that hold the instance dictionaries and the types of checked objects
+ * are noted; the next check compares these words, in an order in which each is reached through words already found
+ * unchanged, and runs only the operations that are left: tensors, lists, sizes, modes.
  *
  * A dictionary that keeps changing between checks that hold is no longer noted (its slot is "volatile").
  */
@@ -35,7 +35,7 @@ struct Snapshot {
 
 enum { MAX_STRIKES = 3, QUICK_CHANGE = 16, WORTH_IT = 4 };
 
-/* -- running ------------------------------------------------------------------------------------------------------------- */
+/* -- running */
 static bool check_root(const Op *op, Run *run) {
     Root *root = op->data;
     if (root->reference && ((PyWeakReference *)root->reference)->wr_object != run->slots[root->slot]) {
@@ -60,14 +60,14 @@ Py_ssize_t snapshot_run(GuardProgram *program, Run *run) {
     return -1;
 }
 
-/* -- recording: one pass over the operations with the slots of a run that held ---------------------------------------------- */
+/* -- recording: one pass over the operations with the slots of a run that held */
 typedef struct {
     GuardProgram *program;
     Snapshot *snapshot;
     PyObject **slots;
-    Root **root_of;  /* by slot: the root that vouches for what the slot holds; NULL: read at each check */
-    bool *constant;  /* by slot: an object of the program itself */
-    bool *watched;   /* by slot: the dictionary in it is noted already */
+    Root **root_of; /* by slot: the root that vouches for what the slot holds; NULL: read at each check */
+    bool *constant; /* by slot: an object of the program itself */
+    bool *watched;  /* by slot: the dictionary in it is noted already */
     bool failed;
 } Recorder;
 
@@ -88,7 +88,9 @@ static void add_watch(Recorder *recorder, Root *root, const void *address, int32
     root->watches[root->count++] = (Watch){word, *word, slot};
 }
 
-static bool is_volatile(const Recorder *recorder, int32_t slot) { return recorder->program->strikes[slot] >= MAX_STRIKES; }
+static bool is_volatile(const Recorder *recorder, int32_t slot) {
+    return recorder->program->strikes[slot] >= MAX_STRIKES;
+}
 
 /* A new root for the object in `slot`, with the operation that makes sure of it; NULL where that cannot be. */
 static Root *make_root(Recorder *recorder, int32_t slot) {
@@ -146,7 +148,8 @@ static bool note_item(Recorder *recorder, const Op *op) {
 /* Nothing about the object itself can change, nor about what it consists of. */
 static bool is_immutable(PyObject *object) {
     if (object == Py_None || PyLong_CheckExact(object) || PyBool_Check(object) || PyFloat_CheckExact(object) ||
-        PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) || PyRange_Check(object))
+        PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) ||
+        PyRange_Check(object))
         return true;
     if (PyFrozenSet_CheckExact(object)) return true; /* of hashable items, compared with constants */
     if (!PyTuple_CheckExact(object)) return false;
@@ -210,7 +213,8 @@ static bool allocate(Recorder *recorder, GuardProgram *program, PyObject **slots
     recorder->watched = PyMem_Calloc(width, sizeof(bool));
     recorder->snapshot->ops = PyMem_Calloc(program->count + width, sizeof(Op)); /* at most one root a slot */
     recorder->snapshot->slots = PyMem_Malloc(width * sizeof(PyObject *));
-    return recorder->root_of && recorder->constant && recorder->watched && recorder->snapshot->ops && recorder->snapshot->slots;
+    return recorder->root_of && recorder->constant && recorder->watched && recorder->snapshot->ops &&
+           recorder->snapshot->slots;
 }
 
 void snapshot_record(GuardProgram *program, PyObject **slots) {

@@ -1,7 +1,7 @@
 /* Checks and reads of tensors: through the C ABI where `init_torch` found it, else by attribute. */
 #include "torch_api.h"
 
-/* -- what is expected of a tensor ------------------------------------------------------------------------------------- */
+/* -- what is expected of a tensor */
 typedef struct {
     int32_t dtype, device_type, device_index; /* device_index -2: any */
     int32_t requires_grad;
@@ -23,12 +23,13 @@ static int read_extents(PyObject *tuple, int64_t *out) {
     return 0;
 }
 
-/* constant: (class, dtype code, device type, device index, requires_grad, sizes, strides or None, keys or None, dtype, device) */
+/* constant: (class, dtype code, device type, device index, requires_grad, sizes, strides or None, keys or None, dtype,
+ * device) */
 static int prepare_tensor(Op *op) {
     PyObject *cls, *sizes, *strides, *keys, *dtype, *device;
     int code, device_type, device_index, requires_grad;
-    if (!PyArg_ParseTuple(op->object, "O!iiipO!OOOO", &PyType_Type, &cls, &code, &device_type, &device_index, &requires_grad,
-                          &PyTuple_Type, &sizes, &strides, &keys, &dtype, &device))
+    if (!PyArg_ParseTuple(op->object, "O!iiipO!OOOO", &PyType_Type, &cls, &code, &device_type, &device_index,
+                          &requires_grad, &PyTuple_Type, &sizes, &strides, &keys, &dtype, &device))
         return -1;
     if (torch_api.tensor_type == NULL || !PyType_IsSubtype((PyTypeObject *)cls, torch_api.tensor_type)) {
         PyErr_SetString(PyExc_TypeError, "tensor guards need init_torch first, and a class of tensors");
@@ -82,14 +83,15 @@ static bool check_direct(const Expected *expected, PyObject *tensor) {
     if (torch_api.dim(handle, &dims) || dims != expected->dims) return false;
     if (torch_api.dtype(handle, &code) || code != expected->dtype) return false;
     if (torch_api.device_type(handle, &code) || code != expected->device_type) return false;
-    if (expected->device_index != -2 && (torch_api.device_index(handle, &code) || code != expected->device_index)) return false;
+    if (expected->device_index != -2 && (torch_api.device_index(handle, &code) || code != expected->device_index))
+        return false;
     if (torch_api.sizes(handle, &sizes) || !fits(expected->extents, sizes, dims)) return false;
     if (!expected->has_strides) return true;
     if (torch_api.layout(handle, &code) || code != torch_api.strided) return false; /* others have no strides to read */
     return torch_api.strides(handle, &strides) == 0 && fits(expected->extents + dims, strides, dims);
 }
 
-/* -- the twin that only uses attributes -------------------------------------------------------------------------------- */
+/* -- the twin that only uses attributes */
 static bool attribute_equals(PyObject *tensor, const char *name, PyObject *expected) {
     PyObject *value = PyObject_GetAttrString(tensor, name);
     bool same = value && PyObject_RichCompareBool(value, expected, Py_EQ) == 1;
@@ -136,7 +138,7 @@ static bool check_tensor(const Op *op, Run *run) {
     return !expected->has_keys || same_keys(tensor, expected->dispatch_keys);
 }
 
-/* -- integers of a tensor, memory, modes -------------------------------------------------------------------------------- */
+/* -- integers of a tensor, memory, modes */
 static bool integer_by_method(PyObject *tensor, const char *name, Py_ssize_t dim, int64_t *out) {
     PyObject *value = dim < 0 ? PyObject_CallMethod(tensor, name, NULL) : PyObject_CallMethod(tensor, name, "n", dim);
     bool good = value && PyLong_Check(value);
@@ -172,7 +174,8 @@ static bool memory_range_direct(Handle handle, Range *range) {
     int32_t code;
     void *data;
     if (torch_api.layout(handle, &code) || code != torch_api.strided || torch_api.dtype(handle, &code)) return false;
-    if (torch_api.dim(handle, &dims) || torch_api.sizes(handle, &sizes) || torch_api.strides(handle, &strides)) return false;
+    if (torch_api.dim(handle, &dims) || torch_api.sizes(handle, &sizes) || torch_api.strides(handle, &strides))
+        return false;
     if (torch_api.data(handle, &data)) return false;
     range->start = range->end = (uintptr_t)data;
     for (int64_t i = 0; i < dims; i++) {
@@ -190,7 +193,8 @@ static bool memory_range(PyObject *tensor, Range *range) {
     if (!integer_by_method(tensor, "element_size", -1, &width)) return false;
     range->start = range->end = (uintptr_t)data;
     for (int64_t i = 0; i < dims; i++) {
-        if (!integer_by_method(tensor, "size", i, &extent) || !integer_by_method(tensor, "stride", i, &stride)) return false;
+        if (!integer_by_method(tensor, "size", i, &extent) || !integer_by_method(tensor, "stride", i, &stride))
+            return false;
         if (extent == 0) return true;
         last += (extent - 1) * stride;
     }
@@ -269,10 +273,7 @@ PyObject *tensor_facts(PyObject *module, PyObject *tensor) {
 }
 
 const OpRow TENSOR_ROWS[] = {
-    {"tensor", check_tensor, prepare_tensor},
-    {"no_overlap", check_no_overlap, prepare_no_overlap},
-    {"grad_mode", check_grad_mode},
-    {"inference_mode", check_inference_mode},
-    {"default_dtype", check_default_dtype},
-    {NULL},
+    {"tensor", check_tensor, prepare_tensor}, {"no_overlap", check_no_overlap, prepare_no_overlap},
+    {"grad_mode", check_grad_mode},           {"inference_mode", check_inference_mode},
+    {"default_dtype", check_default_dtype},   {NULL},
 };

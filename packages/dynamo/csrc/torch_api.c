@@ -122,12 +122,14 @@ static bool bind_directly(PyObject *sample, void *identity) {
 }
 
 PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"samples", "identity", "tensor_type", "requires_grad", "dispatch_keys", "inference", "direct", NULL};
+    static char *names[] = {"samples",       "identity",  "tensor_type", "requires_grad",
+                            "dispatch_keys", "inference", "direct",      NULL};
     PyObject *samples, *identity, *requires_grad, *dispatch_keys;
     PyTypeObject *type;
     int direct = 1, inferring;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!OOp|p", names, &PyTuple_Type, &samples, &PyLong_Type, &identity,
-                                     &PyType_Type, &type, &requires_grad, &dispatch_keys, &inferring, &direct))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!OOp|p", names, &PyTuple_Type, &samples, &PyLong_Type,
+                                     &identity, &PyType_Type, &type, &requires_grad, &dispatch_keys, &inferring,
+                                     &direct))
         return NULL;
     void *address = PyLong_AsVoidPtr(identity);
     if (address == NULL && PyErr_Occurred()) return NULL;

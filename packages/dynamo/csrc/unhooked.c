@@ -4,8 +4,7 @@
 #include <structmember.h>
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     PyObject *callable;
     PyObject *dict, *weakrefs;
 } Unhooked;
