@@ -6,7 +6,7 @@ import functools
 import weakref
 from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -101,7 +101,7 @@ def _as_function(target: Any) -> FunctionType:
         return target(*args, **kwargs)
 
     functools.update_wrapper(call, target, updated=())
-    return call
+    return cast(FunctionType, call)
 
 
 def region_of(compiled: Any) -> CompiledRegion:

@@ -1,7 +1,7 @@
 """Backends by name: those registered here, and those that other packages offer as entry points.
 
-A backend is `backend(gm, example_inputs, **kwargs) -> callable`: the captured graph and fake inputs in, a callable that takes the
-graph's inputs and returns a tuple out.
+A backend is `backend(gm, example_inputs, **kwargs) -> callable`: the captured graph and fake inputs in, a callable
+that takes the graph's inputs and returns a tuple out.
 """
 
 from __future__ import annotations

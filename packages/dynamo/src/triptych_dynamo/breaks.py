@@ -1,4 +1,6 @@
-"""The kinds of graph break: a registry of plain data, one row a kind, each with a stable id, an explanation and a hint."""
+"""The kinds of graph break: a registry of plain data, one row a kind, each with a stable id, an explanation and
+a hint.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ class BreakKind:
 _ROWS: tuple[tuple[str, str, str], ...] = (
     # name, explanation, hint. The id is DYN and the row number: append, never insert.
     ("opcode", "an instruction that the tracer does not interpret", "move the construct out of the compiled region"),
-    ("call", "a call of something that cannot be traced", "mark the callee with triptych_dynamo.disable, or move it out"),
+    (
+        "call",
+        "a call of something that cannot be traced",
+        "mark the callee with triptych_dynamo.disable, or move it out",
+    ),
     ("attribute", "an attribute that the tracer cannot read", "read it before the compiled region"),
     ("attribute-store", "an attribute that the tracer cannot set", "set it outside the compiled region"),
     ("attribute-delete", "an attribute that the tracer cannot delete", "delete it outside the compiled region"),
@@ -26,7 +32,11 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("iterate", "iteration over an object that the tracer cannot step through", "make it a list first"),
     ("dict-key", "a dictionary key whose value the tracer does not know", "use a constant as the key"),
     ("graph-argument", "a value that cannot be an argument of a graph node", "pass tensors, numbers or nests of them"),
-    ("graph-output", "a tensor function gave a result that the tracer cannot hold", "call it outside the compiled region"),
+    (
+        "graph-output",
+        "a tensor function gave a result that the tracer cannot hold",
+        "call it outside the compiled region",
+    ),
     ("fake", "a tensor function that cannot run on shapes alone", "register a fake implementation, or move it out"),
     ("data-dependent", "a Python number that depends on tensor data", "keep it a tensor"),
     ("explicit", "graph_break() was called", ""),

@@ -27,8 +27,8 @@ class CapturedGraph:
     """One function as one graph.
 
     Attributes:
-        graph_module: torch-level nodes; parameters and buffers are placeholders. Returns a tuple of tensors and numbers.
-        guards: the facts under which it stands for the function.
+        graph_module: torch-level nodes; parameters and buffers are placeholders. Returns a tuple of tensors and
+        numbers. guards: the facts under which it stands for the function.
         inputs: placeholder name -> where it is read, such as `L['x']`.
         outputs: names of the nodes that the graph returns.
     """
@@ -98,7 +98,9 @@ def split_callable(fn: Any) -> tuple[FunctionType, Any]:
 
 
 def bind(function: FunctionType, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by parameter name, in the order of the frame's slots; raises Python's TypeError when they do not fit."""
+    """Arguments by parameter name, in the order of the frame's slots; raises Python's TypeError when they do
+    not fit.
+    """
     given = args if owner is None else (owner, *args)
     bound = inspect.signature(function, follow_wrapped=False).bind(*given, **kwargs)
     bound.apply_defaults()

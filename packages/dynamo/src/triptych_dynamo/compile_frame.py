@@ -1,7 +1,8 @@
 """From a frame to compiled code: attempts at tracing, cuts at graph breaks, emission.
 
-`FrameCompiler.compile` is what a compiled callable calls on a miss. It traces the frame symbolically; where the trace cannot go
-on, it starts again and stops there, so that the code before becomes one graph and the code behind a continuation.
+`FrameCompiler.compile` is what a compiled callable calls on a miss. It traces the frame symbolically; where the trace
+cannot go on, it starts again and stops there, so that the code before becomes one graph and the code behind a
+continuation.
 """
 
 from __future__ import annotations
@@ -73,7 +74,13 @@ class Attempt:
     """
 
     def __init__(
-        self, layout: Layout, function: FunctionType, arguments: dict[str, Any], options: Options, plan: Plan, shapes: Shapes
+        self,
+        layout: Layout,
+        function: FunctionType,
+        arguments: dict[str, Any],
+        options: Options,
+        plan: Plan,
+        shapes: Shapes,
     ) -> None:
         self.trace = Trace(options, plan, shapes)
         self.layout = layout
@@ -83,7 +90,7 @@ class Attempt:
     def make_frame(self) -> Frame:
         """The root frame, filled as the layout says."""
         layout = self.layout
-        local_objects = {key: obj for key, obj in self.arguments.items()}
+        local_objects = dict(self.arguments)
         stack_objects = {
             slot: local_objects.pop(stack_name(slot)) for slot, filled in enumerate(layout.stack) if filled
         }
@@ -94,7 +101,7 @@ class Attempt:
         }
         frame = self.trace.new_frame(layout.origin, self.function.__globals__, root_locals, cells, None)
         root_locals.frame = frame
-        for name, cell in cells.items():
+        for cell in cells.values():
             self.trace.remember(cell.obj, cell)
         frame.next_position = layout.position
         for slot, filled in enumerate(layout.stack):

@@ -63,11 +63,15 @@ class GuardViolation(RuntimeError):
 
 
 class RestartTrace(Exception):
-    """Trace the frame again from its start, with what was learned (recorded in the attempt's plan) taken into account."""
+    """Trace the frame again from its start, with what was learned (recorded in the attempt's plan) taken into
+    account.
+    """
 
 
 class UserProgramError(Exception):
-    """The traced program raises out of its root frame: the original must run eagerly so that the true exception surfaces."""
+    """The traced program raises out of its root frame: the original must run eagerly so that the true exception
+    surfaces.
+    """
 
 
 class InvalidBackend(RuntimeError):

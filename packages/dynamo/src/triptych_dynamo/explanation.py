@@ -107,7 +107,9 @@ def explain(fn: Any, *, dynamic: bool | None = None) -> Callable[..., Explanatio
     return run
 
 
-def capture_all(fn: Any, *, dynamic: bool | None = None) -> Callable[..., list[tuple[fx.GraphModule, BreakReport | None]]]:
+def capture_all(
+    fn: Any, *, dynamic: bool | None = None
+) -> Callable[..., list[tuple[fx.GraphModule, BreakReport | None]]]:
     """Every graph of a program with breaks, in order, each with the break that ended it (None for the last).
 
     The program runs, as what comes behind a break depends on it.

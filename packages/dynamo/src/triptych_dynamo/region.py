@@ -1,7 +1,7 @@
 """`CompiledRegion`: everything that belongs to one compiled callable: its frames, continuations, histories and limits.
 
-The C layer calls `miss` (the callable's own frame) and `frame_miss` (frames reached under it that were not inlined) when no entry
-fits; both compile the frame and answer with an entry.
+The C layer calls `miss` (the callable's own frame) and `frame_miss` (frames reached under it that were not inlined)
+when no entry fits; both compile the frame and answer with an entry.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class CompiledRegion:
         self._callables.add(made)
         return made
 
-    # -- misses ----------------------------------------------------------------------------------------------------------------
+    # -- misses ------------------------------------------------------------------------------------------------------
     def miss(self, owner: CompiledCallable, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
         """The callable itself has no entry for these arguments."""
         if torch.compiler.is_compiling() or is_symbolic_tracing():
@@ -128,7 +128,7 @@ class CompiledRegion:
     def frame_miss(self, native: Region, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
         """A frame under the callable has no entry: compile it, let it run this time (False), or always (None)."""
         code = function.__code__
-        if code not in self._layouts and is_skipped(code):
+        if self.options.fullgraph or (code not in self._layouts and is_skipped(code)):
             return None
         with self._lock:
             entry = self._entry(function, arguments)
@@ -187,7 +187,7 @@ class CompiledRegion:
     def _shapes(self, state: _FrameState) -> Shapes:
         return Shapes(self.options.dynamic, state.history)
 
-    # -- recompiles -------------------------------------------------------------------------------------------------------------
+    # -- recompiles --------------------------------------------------------------------------------------------------
     @staticmethod
     def _recompile_reason(state: _FrameState, arguments: dict[str, Any], function: FunctionType) -> str:
         if not state.guards:
@@ -204,14 +204,14 @@ class CompiledRegion:
         if not state.warned:
             state.warned = True
             warnings.warn(
-                f"{function.__qualname__} ({function.__code__.co_filename}:{function.__code__.co_firstlineno}) was compiled "
-                f"{state.entries} times, which is its limit: it runs eagerly from now on where no entry fits. "
-                f"The last guard that did not hold: {reason}",
+                f"{function.__qualname__} ({function.__code__.co_filename}:{function.__code__.co_firstlineno}) "
+                f"was compiled {state.entries} times, which is its limit: it runs eagerly from now on where no entry "
+                f"fits. The last guard that did not hold: {reason}",
                 RecompileLimitWarning,
                 stacklevel=4,
             )
 
-    # -- graphs and continuations -----------------------------------------------------------------------------------------------
+    # -- graphs and continuations ------------------------------------------------------------------------------------
     def _compiler(self, function: FunctionType) -> FrameCompiler:
         return FrameCompiler(
             self.options,

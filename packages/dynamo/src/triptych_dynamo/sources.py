@@ -18,7 +18,9 @@ from typing import Any
 class Source:
     """One step of a read path. `base` is the step before, or None at a root."""
 
-    base: Source | None  # a class attribute on roots, a field on the rest (a default here would become the fields' default)
+    base: (
+        Source | None
+    )  # a class attribute on roots, a field on the rest (a default here would become the fields' default)
 
     def path(self) -> Iterator[Source]:
         """This source and every one before it, root first."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import fx
-
 import triptych_dynamo as td
+from torch import fx
 
 
 class Net(torch.nn.Module):
@@ -81,7 +80,11 @@ def test_capture_all_and_explain() -> None:
 
     pieces = td.capture_all(fn)(torch.ones(2))
     assert [reason.reason if reason else None for _, reason in pieces] == ["one", "two", None]
-    assert [[n.name for n in gm.graph.nodes if n.op == "call_function"] for gm, _ in pieces] == [["add"], ["mul"], ["sub"]]
+    assert [[n.name for n in gm.graph.nodes if n.op == "call_function"] for gm, _ in pieces] == [
+        ["add"],
+        ["mul"],
+        ["sub"],
+    ]
     explanation = td.explain(fn)(torch.ones(2))
     assert (explanation.graph_count, explanation.graph_break_count, explanation.op_count) == (3, 2, 3)
     assert torch.equal(explanation.result, torch.full((2,), 3.0))
@@ -91,7 +94,7 @@ def test_capture_all_and_explain() -> None:
 
 def test_unused_inputs_and_dead_code_leave_the_graph() -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        unused = y * 100
+        _ = y * 100
         x.sin()
         return x + 1
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-
 import triptych_dynamo as td
 
 
@@ -17,7 +16,7 @@ def count_records(compiled: Any) -> int:
     return len(td.region_of(compiled).records)
 
 
-# -- calls ---------------------------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------------------------
 def test_second_call_hits() -> None:
     compiled = td.optimize("eager")(lambda x: x + 1)
     x = torch.ones(2)
@@ -76,7 +75,7 @@ def test_as_method_of_a_class() -> None:
     assert torch.equal(Model().run(torch.ones(2)), torch.ones(2) + 2)
 
 
-# -- guards ----------------------------------------------------------------------------------------------------------------
+# -- guards ----------------------------------------------------------------------------------------------------------
 SCALE = 2
 
 
@@ -170,7 +169,7 @@ def test_grad_mode_and_autocast_are_guarded() -> None:
     assert count_records(compiled) == 3
 
 
-# -- limits, errors -----------------------------------------------------------------------------------------------------------
+# -- limits, errors --------------------------------------------------------------------------------------------------
 def test_recompile_limit_is_announced() -> None:
     compiled = td.optimize("eager", recompile_limit=2)(lambda x, text: x + len(text))
     x = torch.ones(2)
@@ -303,7 +302,7 @@ def test_hooks() -> None:
     assert "stop" in str(seen["break"][0])
 
 
-# -- steering ------------------------------------------------------------------------------------------------------------------
+# -- steering --------------------------------------------------------------------------------------------------------
 def test_is_compiling() -> None:
     def fn(x: torch.Tensor) -> tuple[bool, bool, bool]:
         return td.is_compiling(), torch.compiler.is_compiling(), torch.compiler.is_dynamo_compiling()
@@ -421,3 +420,30 @@ def test_threads() -> None:
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert not failures
+
+
+class Tagged(torch.Tensor):
+    """A tensor subclass that the tracer knows nothing of."""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.eye(3).to_sparse_csr(),
+        lambda: torch.eye(3).as_subclass(Tagged),
+        lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested tensors")
+def test_tensors_that_no_graph_holds_break_it(make: Any) -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, type, torch.Tensor]:
+        z = y + 1
+        return z * 2, x, type(x), x * 2.0
+
+    compiled, x, y = td.optimize("eager")(fn), make(), torch.ones(3)
+    for _ in range(2):
+        got, expected = compiled(x, y), fn(x, y)
+        assert got[1] is x and got[2] is type(x) and type(got[3]) is type(expected[3])
+        assert torch.equal(got[0], expected[0])
+    assert torch.equal(compiled(y, y)[3], y * 2.0)

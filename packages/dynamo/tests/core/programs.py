@@ -1,4 +1,6 @@
-"""Programs with graph breaks: a table of functions. Each takes a tensor and the list of what it said, and breaks at `say`."""
+"""Programs with graph breaks: a table of functions. Each takes a tensor and the list of what it said, and
+breaks at `say`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-
 import triptych_dynamo
 
 PROGRAMS: dict[str, Callable[..., Any]] = {}
@@ -435,7 +436,7 @@ def deleted_local(x, log):
     del y
     say(log, z)
     try:
-        return y
+        return y  # noqa: F821
     except UnboundLocalError:
         return z
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from programs import PROGRAMS
-
 import triptych_dynamo
+from programs import PROGRAMS
 
 
 def run(fn: Any, x: torch.Tensor) -> tuple[Any, list[Any]]:

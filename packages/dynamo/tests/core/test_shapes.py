@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-
 import triptych_dynamo as td
 
 

@@ -1,8 +1,9 @@
 """Continuations: the rest of a frame behind a graph break, as a function of its own.
 
-A `Continuation` names a place in an origin's code and what is alive there: stack items and locals become its parameters, cells
-its closure. It is traced as the origin's own bytecode started in the middle (`Layout` says how the frame is filled), and
-its code object, used when it runs uncompiled, is the origin's bytecode behind a prologue that puts everything back.
+A `Continuation` names a place in an origin's code and what is alive there: stack items and locals become its
+parameters, cells its closure. It is traced as the origin's own bytecode started in the middle (`Layout` says how the
+frame is filled), and its code object, used when it runs uncompiled, is the origin's bytecode behind a prologue that
+puts everything back.
 """
 
 from __future__ import annotations

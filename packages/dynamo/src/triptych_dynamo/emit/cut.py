@@ -1,7 +1,7 @@
 """The end of a frame at a graph break: restore the frame, run the breaking instruction, go on in a continuation.
 
-The emitted code contains the origin's bytecode, so the breaking instruction runs inside the `try` and `with` blocks that cover it;
-where control leaves it, a stub hands what is alive to the continuation of that place.
+The emitted code contains the origin's bytecode, so the breaking instruction runs inside the `try` and `with` blocks
+that cover it; where control leaves it, a stub hands what is alive to the continuation of that place.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Cut:
             raise Unsupported("rebuild", "the exception that is being handled")
         self.live = analysis.live_variables(self.instructions)
 
-    # -- what is alive -----------------------------------------------------------------------------------------------------
+    # -- what is alive -----------------------------------------------------------------------------------------------
     def live_locals(self, position: int) -> list[str]:
         """Locals that are set now and may be read from `position` on."""
         wanted = self.live[self.instructions[position]]
         return [name for name in self.frame.bound_locals() if name in wanted]
 
-    # -- the body ------------------------------------------------------------------------------------------------------------
+    # -- the body ----------------------------------------------------------------------------------------------------
     def body(self, cg: Writer) -> None:
         """Restore the frame and run on; see the module's docstring."""
         names = self._locals_to_store()

@@ -1,4 +1,5 @@
-"""How a compiled frame ends: it returns, or it stops before an instruction that runs as plain Python and goes on behind it.
+"""How a compiled frame ends: it returns, or it stops before an instruction that runs as plain Python and goes on
+behind it.
 
 Both are the same code up to the end: call the graph, evaluate what is needed, replay effects. `FrameCode` assembles it.
 """

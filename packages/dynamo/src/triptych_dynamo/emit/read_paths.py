@@ -58,18 +58,23 @@ def _instance_dict(cg: Writer, source: Any) -> None:
 
 
 def _item(cg: Writer, source: Any) -> None:
-    owner = cg.trace.object_at(source.base)
-    for base, read in _PLAIN_READS:
-        overridden = type(owner).__getitem__ if isinstance(owner, base) else None
-        if overridden is not None and overridden is not base.__getitem__ and type(owner) is not OrderedDict:
-            cg.load_object(read)
-            cg.load_source(source.base)
-            cg.load_const(source.key)
-            cg.call(2)
-            return
+    read = _plain_read(type(cg.trace.object_at(source.base)))
+    if read is not None:
+        cg.load_object(read)
     cg.load_source(source.base)
     cg.load_const(source.key)
-    cg.subscr()
+    if read is not None:
+        cg.call(2)
+    else:
+        cg.subscr()
+
+
+def _plain_read(cls: Any) -> Callable[..., Any] | None:
+    """How to read an item of a container whose class has a `__getitem__` of its own; None where `[]` will do."""
+    for base, read in _PLAIN_READS:
+        if issubclass(cls, base):
+            return None if cls.__getitem__ in (read, OrderedDict.__getitem__) else read
+    return None
 
 
 def nth_key(mapping: Any, index: int) -> Any:

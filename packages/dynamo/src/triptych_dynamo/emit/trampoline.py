@@ -1,6 +1,7 @@
 """How a program with graph breaks runs from piece to piece without growing the stack.
 
-A compiled continuation that breaks again does not call the next one: it returns a `Resume`, and the root's `drive` calls it.
+A compiled continuation that breaks again does not call the next one: it returns a `Resume`, and the root's `drive`
+calls it.
 """
 
 from __future__ import annotations

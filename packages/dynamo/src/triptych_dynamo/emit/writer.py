@@ -1,7 +1,7 @@
 """`Writer`: emits the code that runs after the graph: rebuilding values, reading sources, replaying effects.
 
-The code of one frame is written twice with the same calls: a counting pass finds which values and read paths are used more than
-once and which nodes the graph must return; the second pass keeps what is shared in locals.
+The code of one frame is written twice with the same calls: a counting pass finds which values and read paths are used
+more than once and which nodes the graph must return; the second pass keeps what is shared in locals.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Writer:
         self._collecting: dict[Value, None] | None = None
         self._names = 0
 
-    # -- plumbing --------------------------------------------------------------------------------------------------------
+    # -- plumbing ----------------------------------------------------------------------------------------------------
     def emit(self, code: Sequence[Instruction]) -> None:
         """Append instructions."""
         self.code.extend(code)
@@ -70,7 +70,7 @@ class Writer:
         """Say how `value` is loaded in this code (a cell of the frame itself)."""
         self._bound[value] = code
 
-    # -- values ------------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------------------------
     def load(self, value: Value) -> None:
         """Push the object of `value`: from its source, a local that holds it already, or rebuilt."""
         if isinstance(value, ConstantValue):
@@ -151,7 +151,7 @@ class Writer:
         """A value that code cannot build again."""
         raise Unsupported(kind, text)
 
-    # -- effects -------------------------------------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------------------------
     def replay_effects(self, finals: list[Value]) -> None:
         """Evaluate `finals` and all that the effects need, then replay the effects."""
         for value in finals:
@@ -184,7 +184,7 @@ class Writer:
         """Whether a rebuilt value waits for its content."""
         return bool(self._later)
 
-    # -- instructions that values use ---------------------------------------------------------------------------------------
+    # -- instructions that values use --------------------------------------------------------------------------------
     def load_const(self, obj: Any) -> None:
         """Push a constant."""
         self.emit(build.load_const(obj))

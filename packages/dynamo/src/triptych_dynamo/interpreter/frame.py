@@ -1,7 +1,7 @@
 """`Frame`: one Python frame run over values, and the `tx` interface that every family of values talks to.
 
-A frame owns locals, stack, cells and the block of handled exceptions. What belongs to the whole trace (graph, guards, effects,
-symbolic sizes) is in `tx.trace`; the methods here that values use delegate to it.
+A frame owns locals, stack, cells and the block of handled exceptions. What belongs to the whole trace (graph, guards,
+effects, symbolic sizes) is in `tx.trace`; the methods here that values use delegate to it.
 
 How instructions reach the families:
 * `values.operators`: `binary(tx, "+", a, b)`, `inplace(tx, "+", a, b)`, `unary(tx, "-", a)`, `compare(tx, "<", a, b)`,

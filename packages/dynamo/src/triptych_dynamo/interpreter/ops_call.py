@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 
-# -- calls -----------------------------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------------------------
 @op("KW_NAMES")
 def kw_names(frame: Frame, instruction: Instruction) -> None:
     frame.keyword_names = instruction.argval
@@ -82,7 +82,7 @@ def keyword_arguments(frame: Frame, mapping: Value) -> dict[str, Value]:
     return result
 
 
-# -- functions -----------------------------------------------------------------------------------------------------------------
+# -- functions -------------------------------------------------------------------------------------------------------
 @op("MAKE_FUNCTION")
 def make_function(frame: Frame, instruction: Instruction) -> None:
     code = frame.pop().as_constant()
@@ -118,7 +118,7 @@ def load_build_class(frame: Frame, instruction: Instruction) -> None:
     frame.unsupported("class-definition", f"a class in {frame.code.co_qualname}")
 
 
-# -- imports -------------------------------------------------------------------------------------------------------------------
+# -- imports ---------------------------------------------------------------------------------------------------------
 @op("IMPORT_NAME")
 def import_name(frame: Frame, instruction: Instruction) -> None:
     """Imports run while tracing, as the program would run them; a second import changes nothing."""
@@ -140,7 +140,7 @@ def import_from(frame: Frame, instruction: Instruction) -> None:
     frame.push(found)
 
 
-# -- intrinsics ----------------------------------------------------------------------------------------------------------------
+# -- intrinsics ------------------------------------------------------------------------------------------------------
 def _stop_iteration_error(frame: Frame, instruction: Instruction) -> None:
     """A StopIteration that leaves a generator: the generator value converts it."""
 

@@ -67,7 +67,7 @@ def pop_jump_if_not_none(frame: Frame, instruction: Instruction) -> None:
         jump_to(frame, instruction.target)
 
 
-# -- loops ---------------------------------------------------------------------------------------------------------------
+# -- loops -----------------------------------------------------------------------------------------------------------
 @op("GET_ITER")
 def get_iter(frame: Frame, instruction: Instruction) -> None:
     frame.push(iterator_of(frame, frame.pop()))
@@ -84,7 +84,7 @@ def for_iter(frame: Frame, instruction: Instruction) -> None:
     frame.next_position = frame.program.index[instruction.target] + LOOP.for_iter_skip
 
 
-# -- leaving the frame -----------------------------------------------------------------------------------------------------
+# -- leaving the frame -----------------------------------------------------------------------------------------------
 @op("RETURN_VALUE")
 def return_value(frame: Frame, instruction: Instruction) -> Signal:
     frame.result = frame.pop()
@@ -99,7 +99,7 @@ def return_const(frame: Frame, instruction: Instruction) -> Signal:
     return Signal.RETURN
 
 
-# -- generators --------------------------------------------------------------------------------------------------------------
+# -- generators ------------------------------------------------------------------------------------------------------
 @op("RETURN_GENERATOR")
 def return_generator(frame: Frame, instruction: Instruction) -> None:
     """The call made the generator already; its body starts behind with one item that POP_TOP removes."""

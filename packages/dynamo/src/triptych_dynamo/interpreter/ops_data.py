@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 
-# -- operators -----------------------------------------------------------------------------------------------------------
+# -- operators -------------------------------------------------------------------------------------------------------
 @op("BINARY_OP")
 def binary_op(frame: Frame, instruction: Instruction) -> None:
     left, right = frame.popn(2)
@@ -79,7 +79,7 @@ def contains_op(frame: Frame, instruction: Instruction) -> None:
     frame.push(ConstantValue(not found.truth(frame)) if instruction.arg else found)
 
 
-# -- subscripts ----------------------------------------------------------------------------------------------------------
+# -- subscripts ------------------------------------------------------------------------------------------------------
 @op("BINARY_SUBSCR")
 def binary_subscr(frame: Frame, instruction: Instruction) -> None:
     container, key = frame.popn(2)
@@ -110,7 +110,7 @@ def store_slice(frame: Frame, instruction: Instruction) -> None:
     operators.set_item(frame, container, SliceValue(start, stop, ConstantValue(None)), value)
 
 
-# -- containers ----------------------------------------------------------------------------------------------------------
+# -- containers ------------------------------------------------------------------------------------------------------
 def _count(instruction: Instruction) -> int:
     assert instruction.arg is not None
     return instruction.arg
@@ -200,7 +200,7 @@ def list_to_tuple(frame: Frame, instruction: Instruction) -> None:
     frame.push(TupleValue(list(frame.pop().iterate(frame))))
 
 
-# -- unpacking -------------------------------------------------------------------------------------------------------------
+# -- unpacking -------------------------------------------------------------------------------------------------------
 @op("UNPACK_SEQUENCE")
 def unpack_sequence(frame: Frame, instruction: Instruction) -> None:
     count = _count(instruction)
@@ -230,7 +230,7 @@ def unpack_ex(frame: Frame, instruction: Instruction) -> None:
     frame.stack.extend(reversed(items[:before]))
 
 
-# -- formatting ------------------------------------------------------------------------------------------------------------
+# -- formatting ------------------------------------------------------------------------------------------------------
 _CONVERSIONS = {0: "", 1: "s", 2: "r", 3: "a"}
 
 

@@ -71,7 +71,7 @@ def reraise(frame: Frame, instruction: Instruction) -> None:
     raise TracedException(frame.pop())
 
 
-# -- with ------------------------------------------------------------------------------------------------------------------
+# -- with ------------------------------------------------------------------------------------------------------------
 @op("BEFORE_WITH")
 def before_with(frame: Frame, instruction: Instruction) -> None:
     """`manager -> manager.__exit__ manager.__enter__()`."""

@@ -49,7 +49,7 @@ def push_null(frame: Frame, instruction: Instruction) -> None:
     frame.stack.append(NULL)
 
 
-# -- locals --------------------------------------------------------------------------------------------------------------
+# -- locals ----------------------------------------------------------------------------------------------------------
 @op("LOAD_FAST", "LOAD_FAST_CHECK")
 def load_fast(frame: Frame, instruction: Instruction) -> None:
     try:
@@ -97,7 +97,7 @@ def restore_local(frame: Frame, name: str, value: Value) -> None:
         frame.locals[name] = value
 
 
-# -- cells ---------------------------------------------------------------------------------------------------------------
+# -- cells -----------------------------------------------------------------------------------------------------------
 @op("MAKE_CELL")
 def make_cell(frame: Frame, instruction: Instruction) -> None:
     name = instruction.argval
@@ -121,7 +121,8 @@ def load_deref(frame: Frame, instruction: Instruction) -> None:
     content = frame.cells[name].read(frame)
     if content is None:
         raise_unbound_cell(frame, name)
-    frame.stack.append(content)
+    else:
+        frame.stack.append(content)
 
 
 def raise_unbound_cell(frame: Frame, name: str) -> None:
@@ -146,7 +147,7 @@ def delete_deref(frame: Frame, instruction: Instruction) -> None:
     cell.write(frame, None)
 
 
-# -- globals ---------------------------------------------------------------------------------------------------------------
+# -- globals ---------------------------------------------------------------------------------------------------------
 @op("LOAD_GLOBAL")
 def load_global(frame: Frame, instruction: Instruction) -> None:
     value = frame.scope.load(frame, instruction.argval)
@@ -168,7 +169,7 @@ def delete_global(frame: Frame, instruction: Instruction) -> None:
     frame.scope.delete(frame, instruction.argval)
 
 
-# -- attributes --------------------------------------------------------------------------------------------------------------
+# -- attributes ------------------------------------------------------------------------------------------------------
 @op("LOAD_ATTR")
 def load_attr(frame: Frame, instruction: Instruction) -> None:
     value = frame.stack[-1].get_attr(frame, instruction.argval)

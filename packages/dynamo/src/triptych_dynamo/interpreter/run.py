@@ -84,7 +84,7 @@ def _chain_context(frame: Frame, exception: Value) -> None:
     attributes["__context__"] = current
 
 
-# -- exceptions thrown into generators -----------------------------------------------------------------------------------
+# -- exceptions thrown into generators -------------------------------------------------------------------------------
 def _throw_into(frame: Frame) -> bool:
     """Raise the pending exception where a generator stands; True when an inner generator yielded instead."""
     exception = frame.pending_throw

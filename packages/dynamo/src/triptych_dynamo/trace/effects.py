@@ -1,7 +1,7 @@
 """Effects: changes that the traced program made to objects that existed before, replayed after the graph ran.
 
-Only the final state is replayed: each changed value emits, through `replay(cg)`, code that brings the real object to the state
-that its value has at the end of the trace. Changes of tensors are not effects: they are nodes of the graph.
+Only the final state is replayed: each changed value emits, through `replay(cg)`, code that brings the real object to
+the state that its value has at the end of the trace. Changes of tensors are not effects: they are nodes of the graph.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class GraphBuilder:
         self.calls = 0
         self._last_input: fx.Node | None = None
 
-    # -- inputs ------------------------------------------------------------------------------------------------------------
+    # -- inputs ------------------------------------------------------------------------------------------------------
     def add_input(self, source: Source, fake: Any) -> fx.Node:
         """A placeholder for what is read at `source`; `fake` becomes its `meta["val"]`."""
         before = self.graph._root if self._last_input is None else self._last_input
@@ -65,7 +65,7 @@ class GraphBuilder:
             self.input_versions[node] = tensor_version(fake)
         return node
 
-    # -- calls --------------------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------------------------
     def call(self, tx: Frame, target: Any, args: Any, kwargs: dict[str, Any]) -> Value:
         """See `Frame.call_graph`."""
         graph_args = tuple(as_argument(tx, arg) for arg in args)
@@ -117,7 +117,7 @@ class GraphBuilder:
                 lines.append(f"    {text}")
         return "\n".join(lines) + "\n"
 
-    # -- finish ---------------------------------------------------------------------------------------------------------------
+    # -- finish ------------------------------------------------------------------------------------------------------
     def finish(self, outputs: list[fx.Node]) -> fx.GraphModule | None:
         """The graph that returns `outputs` as a tuple, without dead nodes; None when nothing is left to run."""
         output = self.graph.output(tuple(outputs))
@@ -140,9 +140,7 @@ class GraphBuilder:
 
     def mutated_inputs(self) -> list[fx.Node]:
         """Placeholders whose tensors the graph writes."""
-        return [
-            node for node, version in self.input_versions.items() if tensor_version(node.meta["val"]) != version
-        ]
+        return [node for node, version in self.input_versions.items() if tensor_version(node.meta["val"]) != version]
 
 
 def as_argument(tx: Frame, arg: Any) -> Any:

@@ -1,4 +1,6 @@
-"""The modes of torch that a trace sets for real while it runs (gradients, autocast, defaults), and the guards on them."""
+"""The modes of torch that a trace sets for real while it runs (gradients, autocast, defaults), and the guards
+on them.
+"""
 
 from __future__ import annotations
 

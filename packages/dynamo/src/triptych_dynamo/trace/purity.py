@@ -1,4 +1,5 @@
-"""Which recorded calls stay in the graph although nothing uses their result: a table of names with effects of their own.
+"""Which recorded calls stay in the graph although nothing uses their result: a table of names with effects of their
+own.
 
 Writes to tensors are found by their version counters during the trace and are not listed here.
 """

@@ -44,7 +44,11 @@ class GlobalScope:
             return self._read[name]
         elif name in self.namespace:
             found = self.namespace[name]
-            source = None if self.trusted and (callable(found) or isinstance(found, ModuleType)) else GlobalSource(self.source, name)
+            source = (
+                None
+                if self.trusted and (callable(found) or isinstance(found, ModuleType))
+                else GlobalSource(self.source, name)
+            )
             value = self._read[name] = tx.wrap(found, source)
             return value
         if name not in self.builtins:

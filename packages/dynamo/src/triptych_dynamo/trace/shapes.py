@@ -46,7 +46,7 @@ class Shapes:
         self.facts: list[tuple[Any, dict[Any, Source]]] = []  # (expression, extra symbols)
         self._sizes: dict[tuple[int, int], SymbolicValue] = {}
 
-    # -- tensors -------------------------------------------------------------------------------------------------------------
+    # -- tensors -----------------------------------------------------------------------------------------------------
     def fake_input(self, obj: torch.Tensor, source: Source | None) -> torch.Tensor:
         """The fake tensor of a real one; dimensions that are symbolic have symbols of their own."""
         dims = self._dynamic_dims(obj, source) if source is not None else frozenset()
@@ -80,7 +80,9 @@ class Shapes:
         return symbol
 
     def _strides(self, obj: torch.Tensor, sizes: list[Any], source: Source) -> list[Any]:
-        """Strides as expressions over the sizes inside of them; a stride that is none is taken as it is, and guarded."""
+        """Strides as expressions over the sizes inside of them; a stride that is none is taken as it is, and
+        guarded.
+        """
         order = sorted(range(obj.ndim), key=lambda dim: (obj.stride(dim), obj.shape[dim]))
         strides: list[Any] = [sympy.Integer(stride) for stride in obj.stride()]
         candidates: dict[int, Any] = {1: sympy.Integer(1)}
@@ -107,7 +109,7 @@ class Shapes:
                     fake = fake.view_as(fake)
         return fake
 
-    # -- numbers ---------------------------------------------------------------------------------------------------------------
+    # -- numbers -----------------------------------------------------------------------------------------------------
     def number_input(self, tx: Frame, obj: Any, source: Source) -> Value | None:
         """The symbolic value of a number from outside, or None when it is taken as a constant."""
         if type(obj) is not int or self.dynamic is False:
@@ -158,7 +160,7 @@ class Shapes:
         except Exception as error:
             return tx.unsupported("data-dependent", str(error)[:200])
 
-    # -- guards ------------------------------------------------------------------------------------------------------------------
+    # -- guards ------------------------------------------------------------------------------------------------------
     def add_guards(self, trace: Trace) -> None:
         """Guards of the decisions that the trace made, of ranges, and of sizes that share one symbol."""
         for symbol, sources in self.sources.items():

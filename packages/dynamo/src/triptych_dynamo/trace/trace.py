@@ -21,8 +21,8 @@ from triptych_dynamo.trace.plan import Plan
 from triptych_dynamo.trace.scopes import GlobalScope
 from triptych_dynamo.trace.shapes import Shapes
 from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.registry import find_rule
 from triptych_dynamo.values.mappings import DictValue
+from triptych_dynamo.values.registry import find_rule
 from triptych_dynamo.values.sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ class Trace:
         self.effects = Effects()
         self.inputs = Inputs(self)
         self.tensor_attributes = TensorAttributes(self)
-        self.open_modes: list[tuple[Any, Any]] = []  # (exit function, token) of the modes entered and not left, outermost first
+        self.open_modes: list[
+            tuple[Any, Any]
+        ] = []  # (exit function, token) of the modes entered and not left, outermost first
         self.final_modes: dict[str, Any] = {}
         self.number_inputs: dict[Source, SymbolicValue] = {}
         self.guards: dict[Any, Guard] = {}
@@ -64,7 +66,7 @@ class Trace:
         self._wrapped: dict[int, tuple[Any, Value]] = {}
         self._by_source: tuple[int, dict[Source, Any]] = (0, {})  # made when first asked for
 
-    # -- the current trace -----------------------------------------------------------------------------------------------
+    # -- the current trace -------------------------------------------------------------------------------------------
     @staticmethod
     def current() -> Trace | None:
         """The trace that runs in this context, if any."""
@@ -83,9 +85,11 @@ class Trace:
                     restore(before)
             _current.reset(token)
 
-    # -- guards and wrapping ----------------------------------------------------------------------------------------------
+    # -- guards and wrapping -----------------------------------------------------------------------------------------
     def guard(self, kind: str, source: Source | None, value: Any = None) -> None:
-        """Add a guard once. Guards without a source (constants of the trace) are dropped, except the sourceless kinds."""
+        """Add a guard once. Guards without a source (constants of the trace) are dropped, except the sourceless
+        kinds.
+        """
         if source is None and kind not in ("mode", "shape", "no_overlap", "python"):
             return
         if isinstance(source, PinnedSource) and kind in ("is", "is_weak", "type_is"):
@@ -161,7 +165,7 @@ class Trace:
         """A source for an object that the compiled code holds on to itself."""
         return PinnedSource(obj, f"constant_{type(obj).__name__}_{len(self._wrapped)}")
 
-    # -- frames ---------------------------------------------------------------------------------------------------------
+    # -- frames ------------------------------------------------------------------------------------------------------
     def scope_of(self, namespace: dict[str, Any]) -> GlobalScope:
         """The scope of a globals dictionary, one for the whole trace."""
         scope = self.scopes.get(id(namespace))
@@ -204,7 +208,7 @@ class Trace:
                 return candidate.handled[-1]
         return None
 
-    # -- the end -----------------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------------------------
     def close_modes(self, modes: dict[str, Any]) -> None:
         """Leave, in the graph, the modes that the trace is in, so that the graph gives back those that it began with.
 
@@ -241,7 +245,7 @@ class Trace:
                     pairs.add(pair)
                     self.guard("no_overlap", None, (source, other))
 
-    # -- places in the user's code ---------------------------------------------------------------------------------------
+    # -- places in the user's code -----------------------------------------------------------------------------------
     def user_line(self) -> str:
         """'file:line' of what runs now."""
         if not self.frames:

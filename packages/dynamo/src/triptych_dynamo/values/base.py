@@ -6,8 +6,10 @@ model (attributes, calls, items, truth, iteration); the answer is another value,
 
 Rules:
 * The identity of a `Value` *is* the identity of the object that it stands for (`a is b` in the traced program is
-  `value_a is value_b` here). One real object reached by two sources is one value (the wrapper sees to that, and guards it).
-* A value may be changed in place by the traced program (a list grows). Nothing real changes while tracing: a value that has
+  `value_a is value_b` here). One real object reached by two sources is one value (the wrapper sees to that, and
+  guards it).
+* A value may be changed in place by the traced program (a list grows). Nothing real changes while tracing: a value
+that has
   a `source` and is changed must report so with `tx.effects.mutated(self)`; the change is replayed after the graph ran.
   There are no snapshots: a graph break restarts the trace.
 * `source` is None for objects that the trace made itself.
@@ -87,8 +89,8 @@ class Value:
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """`obj.name(*args, **kwargs)`; operators arrive here as dunder names (`__add__`, `__getitem__`, `__len__` ...).
 
-        A binary dunder that does not apply returns the constant `NotImplemented`; operator dispatch (reflected operands,
-        subclasses first) lives in `values.operators`.
+        A binary dunder that does not apply returns the constant `NotImplemented`; operator dispatch (reflected
+        operands, subclasses first) lives in `values.operators`.
         """
         return self.get_attr(tx, name).call(tx, args, kwargs)
 
@@ -128,7 +130,9 @@ class Value:
         raise NotImplementedError(f"{type(self).__name__} cannot be rebuilt")
 
     def replay(self, cg: Writer) -> None:
-        """Emit code that brings the real object to this value's state. Asked of values that were reported as changed."""
+        """Emit code that brings the real object to this value's state. Asked of values that were reported as
+        changed.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not change")
 
     def __repr__(self) -> str:

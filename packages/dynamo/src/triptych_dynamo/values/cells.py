@@ -67,7 +67,9 @@ class CellValue(Value):
         self.write(tx, value)
 
     def reconstruct(self, cg: Writer) -> None:
-        """A new cell; its content is stored by `replay`, so that functions that close over themselves can be rebuilt."""
+        """A new cell; its content is stored by `replay`, so that functions that close over themselves can be
+        rebuilt.
+        """
         cg.load_object(CellType)
         cg.call(0)
         cg.later(self)

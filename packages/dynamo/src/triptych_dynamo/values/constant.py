@@ -150,5 +150,3 @@ def wrap_number(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A number from outside: constant, or symbolic when it changed between compiles."""
     symbolic = tx.trace.shapes.number_input(tx, obj, source) if source is not None else None
     return symbolic if symbolic is not None else _wrap_atom(tx, obj, source)
-
-

@@ -86,7 +86,9 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def assume_constant_result(fn: Any) -> Any:
-    """Take the result of `fn` for a constant: it is called once, while tracing, with constant arguments. Gives `fn` back."""
+    """Take the result of `fn` for a constant: it is called once, while tracing, with constant arguments. Gives
+    `fn` back.
+    """
 
     def run(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         try:

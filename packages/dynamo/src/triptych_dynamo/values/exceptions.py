@@ -91,7 +91,9 @@ class ExceptionValue(Value):
 
     def as_exception(self, tx: Frame) -> BaseException:
         """A real exception of constant arguments, to read its text."""
-        plain = [arg.as_constant() if arg.is_constant() else tx.unsupported("call", f"text of {self!r}") for arg in self.args]
+        plain = [
+            arg.as_constant() if arg.is_constant() else tx.unsupported("call", f"text of {self!r}") for arg in self.args
+        ]
         return self.exc_type.__new__(self.exc_type, *plain)
 
     def reconstruct(self, cg: Writer) -> None:

@@ -110,7 +110,9 @@ class FunctionValue(Value):
     def _keyword_defaults(self, tx: Frame) -> Value:
         if not self.kwdefaults:
             return ConstantValue(None)
-        pairs: list[tuple[Value, Value]] = [(ConstantValue(name), read_default(self.kwdefaults, name)) for name in self.kwdefaults]
+        pairs: list[tuple[Value, Value]] = [
+            (ConstantValue(name), read_default(self.kwdefaults, name)) for name in self.kwdefaults
+        ]
         return tx.trace.make_dict(pairs)
 
     def set_attr(self, tx: Frame, name: str, value: Value) -> None:
@@ -257,8 +259,8 @@ def _is_stable(source: Source) -> bool:
 def wrap_function(tx: Frame, obj: FunctionType, source: Source | None) -> Value:
     """A Python function of the program.
 
-    One found in a module or class is guarded by identity; one passed in (a closure made anew for each call) by its code,
-    its defaults and its cells.
+    One found in a module or class is guarded by identity; one passed in (a closure made anew for each call) by its
+    code, its defaults and its cells.
     """
     if source is None or _is_stable(source):
         tx.guard("is", source, obj)

@@ -8,8 +8,8 @@ A rule is `rule(tx, obj, source) -> Value`. Families register their rules when t
     @wraps_if(lambda obj: isinstance(obj, torch.nn.Module), order=40)
     def wrap_module(tx, obj, source): ...
 
-`source` is None for objects that the trace made or that are constants of the program; a rule installs the guards that make its
-value right (`tx.guard` ignores a None source).
+`source` is None for objects that the trace made or that are constants of the program; a rule installs the guards that
+make its value right (`tx.guard` ignores a None source).
 """
 
 from __future__ import annotations
