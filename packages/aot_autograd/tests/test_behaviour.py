@@ -1,10 +1,9 @@
-"""Programs of views, in-place changes, aliases and random draws behave as in eager: values, gradients, aliasing, versions."""
+"""Views, in-place changes, aliases and random draws behave as in eager: values, gradients, aliasing, versions."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from aot_testing import check_against_eager, grad, plain
-
 from triptych_aot_autograd import default_partition, min_cut_partition
 
 

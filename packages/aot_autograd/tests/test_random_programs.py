@@ -4,7 +4,6 @@ import torch
 from aot_testing import grad, plain, relations, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from triptych_aot_autograd import aot_function, default_partition, min_cut_partition
 
 VIEWS = {

@@ -1,4 +1,4 @@
-"""Functional forward and backward ATen graphs, ahead of time, from a function, a module or an fx graph. See README.md."""
+"""Functional forward and backward ATen graphs, ahead of time, of a function, module or fx graph. See README.md."""
 
 from triptych_aot_autograd.__about__ import __version__ as __version__
 from triptych_aot_autograd.api import aot_backend, aot_function, aot_module, trace_joint

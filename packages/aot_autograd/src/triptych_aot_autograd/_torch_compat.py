@@ -24,11 +24,15 @@ from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 no_torch_function = torch._C._disabled_torch_function_impl
-below_autograd = torch._C._AutoDispatchBelowADInplaceOrView  # context manager: autograd, view tracking, version bumps off
+below_autograd = (
+    torch._C._AutoDispatchBelowADInplaceOrView
+)  # context manager: autograd, view tracking, version bumps off
 no_autocast = torch._C._DisableAutocast  # context manager
 current_autograd_node = torch._C._current_autograd_node  # () -> Node | None
 sequence_number = torch._C._autograd._get_sequence_nr  # () -> int; the next autograd node's number
-backward_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # () -> bool; `retain_graph` of this backward
+backward_keeps_graph = (
+    torch._C._autograd._get_current_graph_task_keep_graph
+)  # () -> bool; `retain_graph` of this backward
 exclude_keys = torch._C._ExcludeDispatchKeyGuard
 
 
@@ -44,7 +48,9 @@ def _runtime_keys() -> Any:
 RUNTIME_EXCLUDED_KEYS = _runtime_keys()  # what compiled graphs run without: autograd, view tracking, autocast
 
 
-def make_traced(cls: type, size: Sequence[Any], stride: Sequence[Any], offset: Any, dtype: torch.dtype, device: Any) -> Any:
+def make_traced(
+    cls: type, size: Sequence[Any], stride: Sequence[Any], offset: Any, dtype: torch.dtype, device: Any
+) -> Any:
     """A tensor of subclass `cls` that has metadata and no memory."""
     return torch.Tensor._make_wrapper_subclass(cls, size, stride, offset, dtype=dtype, device=device)
 
@@ -236,3 +242,14 @@ class compiling_flag(contextlib.ContextDecorator):  # noqa: N801 - used like a f
             compiling_flag._users -= 1
             if compiling_flag._users == 0:
                 torch.compiler._is_compiling_flag = compiling_flag._before
+
+
+def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """`function.apply` without its Python wrapper, which only serves function transforms (`torch.func`)."""
+    apply, direct = function.apply, super(torch.autograd.Function, function).apply  # type: ignore[misc]
+    transforms_active = torch._C._are_functorch_transforms_active
+
+    def run(*args: Any) -> Any:
+        return apply(*args) if transforms_active() else direct(*args)
+
+    return run

@@ -19,7 +19,7 @@ from triptych_aot_autograd.joint_graph import InputDesc, JointGraph
 from triptych_aot_autograd.partition.min_cut import min_cut_partition
 from triptych_aot_autograd.partition.parts import Partition
 from triptych_aot_autograd.runtime.compile import Compiler, compile_joint
-from triptych_aot_autograd.tracing.interpret import attribute, run_graph
+from triptych_aot_autograd.tracing.interpret import held_state, run_graph
 from triptych_aot_autograd.tracing.joint import TraceRequest, trace
 from triptych_aot_autograd.tracing.recorder import Recorder
 
@@ -76,7 +76,9 @@ def _argument_names(target: Callable[..., Any], args: tuple, kwargs: dict[str, A
 
 def _leaf_names(name: str, value: Any) -> list[str]:
     count = len(tree_flatten(value)[0])
-    return [name] if count == 1 and not isinstance(value, (list, tuple, dict)) else [f"{name}_{i}" for i in range(count)]
+    return (
+        [name] if count == 1 and not isinstance(value, (list, tuple, dict)) else [f"{name}_{i}" for i in range(count)]
+    )
 
 
 def trace_joint(
@@ -130,7 +132,12 @@ def _trace_traceable(traceable: _Traceable, decompositions: dict[Any, Any], grad
 # -- functions and modules ---------------------------------------------------------------------------------------------
 def _signature(leaves: Sequence[Any], spec: TreeSpec) -> Any:
     """What a compiled entry holds for: metadata of tensors, values of everything else, the grad and autocast modes."""
-    facts: list[Any] = [spec, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")]
+    facts: list[Any] = [
+        spec,
+        torch.is_grad_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_autocast_enabled("cuda"),
+    ]
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             facts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf))
@@ -186,7 +193,8 @@ def aot_function(
 
     Args:
         fn: a function of tensors (and nests of them, and Python values).
-        fw_compiler: `(GraphModule of functional ATen ops, example inputs) -> callable`, for the forward graph, at the first call.
+        fw_compiler: `(GraphModule of functional ATen ops, example inputs) -> callable`, for the forward graph, at
+        the first call.
         bw_compiler: the same for the backward graph, at the first backward; default: `fw_compiler`.
         inference_compiler: the same where nothing requires a gradient; default: `fw_compiler`.
         partition_fn: splits the joint graph; `min_cut_partition` or `default_partition`, or one of your own.
@@ -230,7 +238,9 @@ class AotModule(torch.nn.Module):
         return self._compiled(*args, **kwargs)
 
 
-def aot_module(module: torch.nn.Module, fw_compiler: Compiler, bw_compiler: Compiler | None = None, **options: Any) -> AotModule:
+def aot_module(
+    module: torch.nn.Module, fw_compiler: Compiler, bw_compiler: Compiler | None = None, **options: Any
+) -> AotModule:
     """`module`, with its forward and backward traced ahead of time and compiled. Options as of `aot_function`.
 
     Example:
@@ -251,9 +261,10 @@ def aot_backend(
     decompositions: dict[Any, Any] | None = None,
     unsupported: str = "eager",
 ) -> Callable[..., Callable[..., Any]]:
-    """A backend, `backend(gm, example_inputs) -> callable`, of compilers of functional ATen graphs. Arguments as of `aot_function`.
+    """A backend, `backend(gm, example_inputs) -> callable`, of compilers of ATen graphs; options as of `aot_function`.
 
-    Parameters and buffers that `gm` itself holds become inputs behind those of the graph. `unsupported` says what becomes of a graph
+    Parameters and buffers that `gm` itself holds become inputs behind those of the graph. `unsupported` says what
+    becomes of a graph
     that has no functional form: "eager" (it runs as it is, with one warning that names the op and the line) or "raise".
 
     Example:
@@ -282,8 +293,10 @@ def aot_backend(
     return backend
 
 
-def _compile_graph(gm: GraphModule, example_inputs: Sequence[Any], options: dict[str, Any], decompositions: dict) -> Any:
-    held = _held_state(gm)
+def _compile_graph(
+    gm: GraphModule, example_inputs: Sequence[Any], options: dict[str, Any], decompositions: dict
+) -> Any:
+    held = held_state(gm)
     spec: TreeSpec | None = None
     example_inputs = _symbolic_examples(gm, example_inputs)
     count = len(example_inputs)
@@ -314,21 +327,10 @@ def _compile_graph(gm: GraphModule, example_inputs: Sequence[Any], options: dict
 
 
 def _symbolic_examples(gm: GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
-    """The example inputs; a real tensor gives way to the fake one that its placeholder carries (its sizes may be symbolic)."""
+    """The example inputs; a real tensor gives way to the fake one that its placeholder carries, with symbolic sizes."""
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     chosen = []
     for node, example in zip(placeholders, example_inputs, strict=True):
         recorded = node.meta.get("val", node.meta.get("example_value"))
         chosen.append(recorded if isinstance(recorded, compat.FakeTensor) else example)
     return chosen
-
-
-def _held_state(gm: GraphModule) -> dict[str, torch.Tensor]:
-    """Tensors that the graph reads from the module itself, by target name."""
-    held = {}
-    for node in gm.graph.nodes:
-        if node.op == "get_attr" and node.target not in held:
-            value = attribute(gm, node.target)
-            if isinstance(value, torch.nn.Parameter) or (isinstance(value, torch.Tensor) and not isinstance(value, compat.FakeTensor)):
-                held[node.target] = value
-    return held

@@ -52,8 +52,10 @@ class InputFacts:
 class OutputFacts:
     """One (flat) output of the function.
 
-    kind: 'value' (graph output `index` itself), 'input' (input `index` itself), 'view_of_input' (steps on input `index`),
-    'view_of_value' (steps on graph output `index`), 'same' (the object that is output `index`), 'constant' (`constant`).
+    kind: 'value' (graph output `index` itself), 'input' (input `index` itself), 'view_of_input' (steps on input
+    `index`),
+    'view_of_value' (steps on graph output `index`), 'same' (the object that is output `index`), 'constant'
+    (`constant`).
     """
 
     kind: str

@@ -1,6 +1,7 @@
 """`LazyGraphModule`: a `torch.fx.GraphModule` whose Python code is generated when it is first asked for.
 
-Generating and compiling the code of a graph of a thousand nodes takes about 0.1 s, and most graphs of this package are only
+Generating and compiling the code of a graph of a thousand nodes takes about 0.1 s, and most graphs of this package
+are only
 read by a compiler, never run.
 """
 

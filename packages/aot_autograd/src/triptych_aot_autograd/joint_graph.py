@@ -1,6 +1,7 @@
 """`JointGraph`: forward and backward of one function as a single functional ATen graph, with named inputs and outputs.
 
-The graph's placeholders are the function's inputs ("primals"), then one tangent for each differentiable output. Its output is a tuple: the
+The graph's placeholders are the function's inputs ("primals"), then one tangent for each differentiable output. Its
+output is a tuple: the
 forward's outputs, the final values of inputs that the graph itself is to overwrite (the epilogue), then the gradients.
 """
 
@@ -21,13 +22,14 @@ from triptych_aot_autograd.partition.min_cut import min_cut_partition
 from triptych_aot_autograd.partition.parts import Partition
 from triptych_aot_autograd.runtime.compile import compile_joint
 
-
-RESERVED = frozenset(("device", "inf", "nan", "torch", "self", "fx_pytree", "pytree", "NoneType"))  # names in fx's generated code
+RESERVED = frozenset(
+    ("device", "inf", "nan", "torch", "self", "fx_pytree", "pytree", "NoneType")
+)  # names in fx's generated code
 
 
 @dataclass(frozen=True)
 class InputDesc:
-    """An input of the joint graph. kind: 'parameter', 'buffer', 'input' or 'tangent'; `target` is its name in the program."""
+    """An input of the graph. kind: 'parameter', 'buffer', 'input' or 'tangent'; `target`: its name in the program."""
 
     kind: str
     target: str
@@ -48,7 +50,8 @@ class InputDesc:
 class OutputDesc:
     """An output of the joint graph.
 
-    kind: 'output' (of the function), 'base' (memory that several outputs show), 'mutation' (new value of an input, written back by
+    kind: 'output' (of the function), 'base' (memory that several outputs show), 'mutation' (new value of an input,
+    written back by
     the caller), 'symbol' (a size that a replayed view needs), 'epilogue' (new value of an input, written back by the
     graph), 'gradient' (of input `index`).
     """
@@ -85,10 +88,15 @@ class AutocastState:
 
 
 class JointGraph:
-    """What `trace_joint` returns. Edit `graph_module.graph` freely; keep the order of placeholders and of the output tuple."""
+    """What `trace_joint` returns. Edit `graph_module.graph` freely, but keep the order of placeholders and results."""
 
     def __init__(
-        self, graph_module: GraphModule, inputs: list[InputDesc], outputs: list[OutputDesc], facts: FunctionFacts, ops: int
+        self,
+        graph_module: GraphModule,
+        inputs: list[InputDesc],
+        outputs: list[OutputDesc],
+        facts: FunctionFacts,
+        ops: int,
     ) -> None:
         self.graph_module = graph_module
         self.inputs = inputs
@@ -145,7 +153,8 @@ class JointGraph:
     def compile(self, fw_compiler: Any, bw_compiler: Any = None, **options: Any) -> Callable[..., Any]:
         """A callable of the flat primals, that runs and differentiates like the function.
 
-        `fw_compiler(graph_module, example_inputs)` is called now, `bw_compiler` at the first backward. `options`: `partition_fn` and its own.
+        `fw_compiler(graph_module, example_inputs)` is called now, `bw_compiler` at the first backward. `options`:
+        `partition_fn` and its own.
         """
         return compile_joint(self, fw_compiler, bw_compiler, **options)
 

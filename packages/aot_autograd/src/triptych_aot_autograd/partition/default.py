@@ -1,4 +1,4 @@
-"""`default_partition`: the backward gets what eager's autograd would have saved; nothing but views is computed twice."""
+"""`default_partition`: the backward gets what eager's autograd would have saved; only views are computed twice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def eager_saved(joint: JointGraph) -> set[Node]:
     for node in joint.graph.nodes:
         if node.meta.get("phase") != "backward" or node.op != "call_function":
             continue
-        saved.update(view_root(n) for n in node.all_input_nodes if n.meta.get("phase") == "forward" and not is_symbol(n))
+        saved.update(
+            view_root(n) for n in node.all_input_nodes if n.meta.get("phase") == "forward" and not is_symbol(n)
+        )
     for node, _ in joint.of_kind("gradient"):
         if isinstance(node, Node) and node.meta.get("phase") == "forward":
             saved.add(view_root(node))

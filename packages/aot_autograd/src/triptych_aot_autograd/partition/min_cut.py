@@ -1,8 +1,11 @@
 """`min_cut_partition`: choose what is saved so that as few bytes as possible go from forward to backward.
 
-A value that the backward reads can be saved, or computed again from other saved values. With an edge of a flow network for
-each value (its capacity is the price of saving it), the cheapest choice is a minimum cut between what is there and what is needed. Before
-the flow is computed the network is reduced: it ends at values that must be saved in any case, and its connected components,
+A value that the backward reads can be saved, or computed again from other saved values. With an edge of a flow
+network for
+each value (its capacity is the price of saving it), the cheapest choice is a minimum cut between what is there and
+what is needed. Before
+the flow is computed the network is reduced: it ends at values that must be saved in any case, and its connected
+components,
 in a deep net one for each layer, are solved one by one.
 """
 
@@ -56,7 +59,7 @@ class _Problem:
         return list(found)
 
     def savable(self, node: Node) -> bool:
-        """Whether the node's value may be kept: it has memory of its own that the program does not hold, or that eager would keep too."""
+        """Whether the value may be kept: in memory that the program does not hold, or that eager would keep too."""
         if view_root(node) is not node or not hasattr(node.meta.get("val"), "dtype"):
             return False
         if node.op == "placeholder" or node in self.visible:
@@ -70,7 +73,7 @@ class _Problem:
         return self.keep_materialised and self.savable(node) and self._materialised_in_backward(node)
 
     def _materialised_in_backward(self, node: Node) -> bool:
-        """Whether an op that is never fused reads the value in the backward: it would have to be written to memory again."""
+        """Whether an op that is never fused reads the value in the backward: it would be written twice."""
         stack = list(node.users)
         while stack:
             user = stack.pop()
@@ -81,7 +84,7 @@ class _Problem:
         return False
 
     def price(self, node: Node) -> float:
-        """Bytes of the value; twice that where only saving it brings it to memory; nothing for an input that is kept anyway."""
+        """Bytes of the value; twice that where only saving brings it to memory; 0 for an input."""
         if node.op == "placeholder":
             return 0.0
         size = float(node_bytes(node.meta["val"]))
@@ -144,7 +147,8 @@ def min_cut_partition(joint: JointGraph, *, memory_budget: float = 1.0) -> Parti
 
     Args:
         joint: the traced function.
-        memory_budget: 1.0 saves time first: products, reductions and values that would have to be written again are not recomputed. Below
+        memory_budget: 1.0 saves time first: products, reductions and values that would have to be written again are
+        not recomputed. Below
             that, saved bytes are brought down to this fraction, the cheapest recomputation first; at 0.0 only
             what cannot be recomputed is saved.
 
@@ -156,7 +160,8 @@ def min_cut_partition(joint: JointGraph, *, memory_budget: float = 1.0) -> Parti
 
     Example:
         >>> joint = trace_joint(lambda x: x.sin().cos().exp(), torch.ones(4, requires_grad=True))
-        >>> len(joint.partition(min_cut_partition).saved_tensors) <= len(joint.partition(default_partition).saved_tensors)
+        >>> len(joint.partition(min_cut_partition).saved_tensors) <=
+        len(joint.partition(default_partition).saved_tensors)
         True
     """
     if not 0.0 <= memory_budget <= 1.0:
@@ -175,7 +180,7 @@ def _bytes(nodes: set[Node]) -> int:
 
 
 def _within_budget(fast: set[Node], small: set[Node], budget: float) -> set[Node]:
-    """The smallest choice, plus as much of the fast one as the budget allows: what is dearest to recompute for its size first."""
+    """The smallest choice, plus as much of the fast one as the budget allows: the dearest to recompute first."""
     allowed = budget * _bytes(fast)
     chosen = set(small)
     spent = _bytes(chosen)

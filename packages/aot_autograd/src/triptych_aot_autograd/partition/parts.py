@@ -25,7 +25,8 @@ class Partition:
     """Forward and backward of a joint graph.
 
     forward: inputs are the primals; outputs are `num_outputs` results, then saved tensors, then saved symbols.
-    backward: inputs are saved primals, saved tensors, saved symbols, tangents; outputs are the gradients of the primals `gradients`.
+    backward: inputs are saved primals, saved tensors, saved symbols, tangents; outputs are the gradients of the
+    primals `gradients`.
     """
 
     forward: GraphModule
@@ -109,7 +110,9 @@ class _Emitter:
 
     def emit(self) -> Partition:
         needed, used = self._walk_backward()
-        saved_primals = [i for i, p in enumerate(self.primals) if p in used and p not in self.changed and not is_symbol(p)]
+        saved_primals = [
+            i for i, p in enumerate(self.primals) if p in used and p not in self.changed and not is_symbol(p)
+        ]
         tensors = [n for n in used if not is_symbol(n) and (n.op != "placeholder" or n in self.changed)]
         symbols = [n for n in used if is_symbol(n)]
         results = self.joint.of_kind("output", "base", "mutation", "symbol")
@@ -120,7 +123,9 @@ class _Emitter:
             partition.backward = self._backward(sources, needed)
             partition.gradients = [d.index for _, d in self.gradients]
             depends = tangent_dependents(self.joint)
-            partition.dependencies = [depends.get(n, frozenset()) if n is not None else frozenset() for n, _ in self.gradients]
+            partition.dependencies = [
+                depends.get(n, frozenset()) if n is not None else frozenset() for n, _ in self.gradients
+            ]
             partition.recomputed = [n.name for n in needed if n.meta.get("phase") == "forward"]
         return partition
 
@@ -134,7 +139,11 @@ class _Emitter:
             node = stack.pop()
             if node in needed or node in used or node in tangents:
                 continue
-            if node in self.saved or node.op == "placeholder" or (is_symbol(node) and node.meta.get("phase") == "forward"):
+            if (
+                node in self.saved
+                or node.op == "placeholder"
+                or (is_symbol(node) and node.meta.get("phase") == "forward")
+            ):
                 used.add(node)
                 continue
             needed.add(node)
@@ -201,5 +210,5 @@ def _ancestors(graph: Graph, wanted: list[Node]) -> list[Node]:
 
 
 def build_partition(joint: JointGraph, saved: Iterable[Node]) -> Partition:
-    """The partition in which the backward gets the values of the nodes `saved` (those of them that it uses), and of inputs."""
+    """The partition in which the backward gets the values of the nodes `saved`, if it needs them, and of inputs."""
     return _Emitter(joint, saved).emit()

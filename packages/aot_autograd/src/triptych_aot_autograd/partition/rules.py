@@ -1,6 +1,7 @@
-"""Rules of recomputation, as tables: which ops may be run again in the backward, and which can be fused with their neighbours.
+"""Rules of recomputation, as tables: which ops may be run again in the backward, and which can be fused with others.
 
-`Recompute` levels: CHEAP ops are always candidates; REDUCTION ones only under a memory budget; COSTLY ones (products, convolutions,
+`Recompute` levels: CHEAP ops are always candidates; REDUCTION ones only under a memory budget; COSTLY ones
+(products, convolutions,
 attention) only under a tight one; NEVER those that draw random numbers or have an effect.
 """
 
@@ -33,18 +34,25 @@ def _packets(names: str) -> frozenset[Any]:
 
 # Cheap without the tag that elementwise ops carry: copies, fills, index arithmetic, joins.
 CHEAP = _packets(
-    "_to_copy clone copy full full_like zeros zeros_like ones ones_like new_zeros new_ones new_full empty_like arange scalar_tensor "
-    "empty new_empty where masked_fill lift_fresh_copy constant_pad_nd cat stack tril triu flip roll select_scatter slice_scatter "
-    "diagonal_scatter as_strided_scatter expand_copy slice_backward select_backward unsqueeze_copy fill zero conj_physical eye"
+    "_to_copy clone copy full full_like zeros zeros_like ones ones_like new_zeros new_ones new_full empty_like "
+    "arange scalar_tensor "
+    "empty new_empty where masked_fill lift_fresh_copy constant_pad_nd cat stack tril triu flip roll select_scatter "
+    "slice_scatter "
+    "diagonal_scatter as_strided_scatter expand_copy slice_backward select_backward unsqueeze_copy fill zero "
+    "conj_physical eye"
 )
 REDUCTIONS = _packets(
-    "sum mean amax amin max min prod any all var var_mean std std_mean _softmax _log_softmax _safe_softmax native_layer_norm "
+    "sum mean amax amin max min prod any all var var_mean std std_mean _softmax _log_softmax _safe_softmax "
+    "native_layer_norm "
     "native_group_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional logsumexp norm "
-    "linalg_vector_norm argmax argmin cumsum nll_loss_forward nll_loss2d_forward embedding index gather mse_loss rms_norm "
+    "linalg_vector_norm argmax argmin cumsum nll_loss_forward nll_loss2d_forward embedding index gather mse_loss "
+    "rms_norm "
     "_fused_rms_norm max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d nll_loss_backward embedding_dense_backward"
 )
 # Fused by code generators although not elementwise: reading through indices counts as such.
-FUSIBLE_TOO = _packets("embedding index gather cumsum nll_loss_forward nll_loss_backward avg_pool2d max_pool2d_with_indices")
+FUSIBLE_TOO = _packets(
+    "embedding index gather cumsum nll_loss_forward nll_loss_backward avg_pool2d max_pool2d_with_indices"
+)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -85,7 +93,7 @@ TAGS = {
 
 
 def fusible(node: Node) -> bool:
-    """Whether code generators compute the node inside a kernel with its neighbours, so that its value need not reach memory."""
+    """Whether code generators compute the node inside a kernel with its neighbours, so it need not reach memory."""
     if node.op != "call_function":
         return False
     target = node.args[0].target if node.target is compat.getitem else node.target  # type: ignore[union-attr]

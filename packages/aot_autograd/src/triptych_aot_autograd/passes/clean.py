@@ -1,4 +1,4 @@
-"""Clean-up passes over the recorded graph. Each is a function of the graph (changed in place) that returns how many nodes went.
+"""Clean-up passes over the recorded graph. Each changes the graph in place and returns how many nodes went.
 
 `run` applies them in order: `remove_noop_ops`, `merge_equal_nodes`, `remove_dead_nodes`.
 """
@@ -12,14 +12,16 @@ import torch
 from torch.fx import Graph, Node
 
 from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.errors import UnsupportedOperationError
 from triptych_aot_autograd.partition.parts import view_root
+from triptych_aot_autograd.partition.rules import Recompute, target_level
 from triptych_aot_autograd.tracing.facts import Facts
 
 aten = torch.ops.aten
 
 
 def run(graph: Graph, outputs: Sequence[Any]) -> dict[str, int]:
-    """All clean-up passes; returns the number of nodes that each removed. `outputs`: those results that the program will hold."""
+    """All clean-up passes; returns how many nodes each removed. `outputs`: results that the program will hold."""
     held = {view_root(n) for n in outputs if isinstance(n, Node)}
     return {
         "noop": remove_noop_ops(graph, held),
@@ -50,7 +52,8 @@ NOOP_WHEN_FACTS_EQUAL = frozenset(
 def remove_noop_ops(graph: Graph, held: set[Node]) -> int:
     """Views and copies that leave size, stride, offset and dtype as they were are replaced by their source.
 
-    A copy stays where the program can tell: of or into memory that it holds (inputs, outputs), which it may overwrite later.
+    A copy stays where the program can tell: of or into memory that it holds (inputs, outputs), which it may
+    overwrite later.
     """
     removed = 0
     for node in list(graph.nodes):
@@ -78,28 +81,62 @@ def _reorders(node: Node) -> bool:
     """A permutation of equal sizes has equal facts only when it is the identity; stride-1 repeats need a look."""
     if node.target is not aten.permute.default:
         return False
-    return [d % len(node.args[1]) for d in node.args[1]] != list(range(len(node.args[1])))  # type: ignore[arg-type,union-attr]
+    dims: Any = node.args[1]
+    return [d % len(dims) for d in dims] != list(range(len(dims)))
 
 
 def merge_equal_nodes(graph: Graph, held: set[Node]) -> int:
-    """Nodes with equal target and arguments become one (random ops, copies, and results that are to be separate memories stay apart)."""
+    """Nodes with equal target and arguments become one.
+
+    Apart stay random ops, copies, and results that are to be separate memories. What the backward runs a second time (a
+    checkpointed region) is merged too, its random draws with those they repeat; the dear ops among it are marked to
+    be recomputed.
+    """
     seen: dict[Any, Node] = {}
+    draws = _Draws()
     merged = 0
     for node in list(graph.nodes):
-        if node.op not in ("call_function", "get_attr") or compat.is_random(node.target):
+        if node.op not in ("call_function", "get_attr") or node.target in SEPARATE:
             continue
-        if node.target in (aten.clone.default, aten.empty.memory_format, aten._to_copy.default):
-            continue
-        key = (node.op, node.target, _freeze(node.args), _freeze(node.kwargs))
         try:
-            first = seen.setdefault(key, node)
-        except TypeError:
+            key = (node.op, node.target, _freeze(node.args), _freeze(node.kwargs))
+            first = draws.match(key, node) if compat.is_random(node.target) else seen.setdefault(key, node)
+        except TypeError:  # an argument that does not hash
             continue
-        if first is not node and not (first in held and node in held):
-            node.replace_all_uses_with(first)
-            graph.erase_node(node)
-            merged += 1
+        if first is node or (first in held and node in held):
+            continue
+        if first.meta["phase"] != node.meta["phase"] and target_level(node.target) in (
+            Recompute.REDUCTION,
+            Recompute.COSTLY,
+        ):
+            first.meta["recompute"] = "MUST_RECOMPUTE"
+        node.replace_all_uses_with(first)
+        graph.erase_node(node)
+        merged += 1
     return merged
+
+
+SEPARATE = (aten.clone.default, aten._to_copy.default)
+
+
+class _Draws:
+    """Random nodes of the forward, and those of the backward that repeat them, matched in order."""
+
+    def __init__(self) -> None:
+        self._forward: dict[Any, list[Node]] = {}
+        self._repeated: dict[Any, int] = {}
+
+    def match(self, key: Any, node: Node) -> Node:
+        """The forward node that `node` repeats; itself for a draw of the forward."""
+        draws = self._forward.setdefault(key, [])
+        if node.meta["phase"] == "forward":
+            draws.append(node)
+            return node
+        at = self._repeated.get(key, 0)
+        self._repeated[key] = at + 1
+        if not draws:
+            raise UnsupportedOperationError(f"{node.target}: the backward draws random numbers of its own")
+        return draws[at % len(draws)]
 
 
 def _freeze(value: Any) -> Any:

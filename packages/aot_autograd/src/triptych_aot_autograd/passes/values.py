@@ -1,6 +1,7 @@
 """Pass `attach_values`: gives every node its `meta["val"]`.
 
-In: a recorded graph whose nodes carry `meta["facts"]` (a template of `Facts`). Out: the same graph; `meta["val"]` is a fake tensor, a
+In: a recorded graph whose nodes carry `meta["facts"]` (a template of `Facts`). Out: the same graph; `meta["val"]` is
+a fake tensor, a
 symbolic number, a Python number, or a nest of those. Values of view ops share the storage of their source's value.
 """
 

@@ -33,12 +33,15 @@ def compile_state() -> Iterator[None]:
         yield
 
 
-def call_compiler(compiler: Compiler, gm: GraphModule) -> Flat:
-    """Compile a graph; the result takes a list of inputs, and runs below autograd and autocast."""
+def compile_graph(compiler: Compiler, gm: GraphModule) -> Callable[..., Any]:
+    """What the compiler makes of a graph, whose example inputs are its placeholders' values."""
     example_inputs = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
     with compile_state():
-        compiled = compiler(gm, example_inputs)
-    boxed = getattr(compiled, "_boxed_call", False)
+        return compiler(gm, example_inputs)
+
+
+def boxed(compiled: Callable[..., Any]) -> Flat:
+    """The compiled graph as a function of a list of inputs, run below autograd and autocast."""
     keys, guard = compat.RUNTIME_EXCLUDED_KEYS, compat.exclude_keys
 
     def run_boxed(inputs: list[Any]) -> Any:
@@ -49,7 +52,22 @@ def call_compiler(compiler: Compiler, gm: GraphModule) -> Flat:
         with guard(keys):
             return compiled(*inputs)
 
-    return run_boxed if boxed else run
+    return run_boxed if getattr(compiled, "_boxed_call", False) else run
+
+
+def starred(compiled: Callable[..., Any]) -> Callable[..., tuple]:
+    """The compiled graph as a function of its inputs, run below autograd and autocast."""
+    keys, guard = compat.RUNTIME_EXCLUDED_KEYS, compat.exclude_keys
+
+    def run_boxed(*inputs: Any) -> tuple:
+        with guard(keys):
+            return tuple(compiled(list(inputs)))
+
+    def run(*inputs: Any) -> tuple:
+        with guard(keys):
+            return tuple(compiled(*inputs))
+
+    return run_boxed if getattr(compiled, "_boxed_call", False) else run
 
 
 class LazyBackward:
@@ -72,7 +90,7 @@ class LazyBackward:
         with self._lock:
             if self._run is None:
                 assert self._gm is not None
-                self._run = call_compiler(self._compiler, self._gm)
+                self._run = boxed(compile_graph(self._compiler, self._gm))
                 self._gm = None
             return self._run
 
@@ -96,13 +114,12 @@ def compile_joint(
     if joint.has_backward:
         partition = joint.partition(partition_fn or min_cut_partition, **partition_options)
         assert partition.backward is not None
-        forward = call_compiler(fw_compiler, partition.forward)
+        forward = boxed(compile_graph(fw_compiler, partition.forward))
         backward = LazyBackward(bw_compiler or fw_compiler, partition.backward)
-        core = make_differentiable(joint, partition, forward, backward)
-    else:
-        partition = joint.partition(partition_fn or min_cut_partition, **partition_options)
-        core = call_compiler(inference_compiler or fw_compiler, partition.forward)
-    return _wrap(joint, core)
+        return _wrap(joint, make_differentiable(joint, partition, forward, backward))
+    partition = joint.partition(partition_fn or min_cut_partition, **partition_options)
+    compiled = compile_graph(inference_compiler or fw_compiler, partition.forward)
+    return _wrap(joint, boxed(compiled), starred(compiled))
 
 
 def _eager(joint: JointGraph, reason: str) -> Callable[..., tuple]:
@@ -112,15 +129,15 @@ def _eager(joint: JointGraph, reason: str) -> Callable[..., tuple]:
     return lambda *primals: tuple(eager(list(primals)))
 
 
-def _wrap(joint: JointGraph, core: Flat) -> Callable[..., tuple]:
-    """Add what happens before and after the graphs: overlap check, write-back, aliasing outputs."""
+def _wrap(joint: JointGraph, core: Flat, plain: Callable[..., tuple] | None = None) -> Callable[..., tuple]:
+    """Add what happens around the graphs: overlap check, write-back, aliasing. `plain`: `core`, if nothing does."""
     overlaps = make_overlap_check(joint.facts, [n.meta.get("val") for n in joint.primals])
     epilogue = make_epilogue(joint)
     results = make_results(joint)
     eager = joint.eager
     if overlaps is None and epilogue is None:
         if results is None:
-            return lambda *primals: tuple(core(list(primals)))
+            return plain or (lambda *primals: tuple(core(list(primals))))
         return lambda *primals: results(primals, core(list(primals)))
 
     def run(*primals: Any) -> tuple:

@@ -1,6 +1,7 @@
 """The autograd side of a compiled function: one `torch.autograd.Function` over its forward and backward graphs.
 
-Only inputs that need a gradient pass through autograd, and only outputs that have one; everything else goes beside it in a `_Call`.
+Only inputs that need a gradient pass through autograd, and only outputs that have one; everything else goes beside
+it in a `_Call`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class Tangents:
     """Brings incoming gradients into the form the backward graph was traced for."""
 
     def __init__(self, examples: Sequence[torch.Tensor]) -> None:
-        self._expected: list[tuple[tuple[int, ...] | None, torch.dtype, torch.device, tuple[int, ...] | None, bool]] = []
+        self._expected: list[
+            tuple[tuple[int, ...] | None, torch.dtype, torch.device, tuple[int, ...] | None, bool]
+        ] = []
         for example in examples:
             static = all(type(n) is int for n in (*example.size(), *example.stride()))
             stride = tuple(example.stride()) if static else None
@@ -64,9 +67,8 @@ def make_differentiable(
     grad_outputs = [i for i, (_, d) in enumerate(results) if d.differentiable]
     count, saved_primals = partition.num_outputs, tuple(partition.saved_primals)
     end_saved = count + len(partition.saved_tensors)
-    symbolic = bool(partition.saved_symbols) or any(
-        not isinstance(n, int) for t in joint.tangents for n in t.meta["val"].size()
-    )
+    has_symbols = bool(partition.saved_symbols)
+    symbolic = any(not isinstance(n, int) for t in joint.tangents for n in t.meta["val"].size())
     grad_inputs = tuple(partition.gradients)
     tangents = Tangents([t.meta["val"] for t in joint.tangents])
     double = DoubleBackward(joint, grad_inputs)
@@ -82,20 +84,24 @@ def make_differentiable(
         saved = [primals[i] for i in saved_primals]
         values = forward(primals)
         ctx.save_for_backward(*saved, *values[count:end_saved])
-        ctx.symbols = tuple(values[end_saved:])
-        values = list(values[:count])
+        if has_symbols:
+            ctx.symbols = tuple(values[end_saved:])
+        values = call.values = list(values[:count])
         outputs = tuple([values[i] for i in grad_outputs])
-        ctx.sizes = [o.size() for o in outputs] if symbolic else None
-        call.values = values
+        if symbolic:
+            ctx.sizes = [o.size() for o in outputs]
         return outputs
 
     def run_backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
-        missing = frozenset(i for i, g in enumerate(grads) if g is None)
-        if len(missing) == len(grads):
+        missing = None in grads and frozenset(i for i, g in enumerate(grads) if g is None)
+        if missing and len(missing) == len(grads):
             return (None,) * (len(grad_inputs) + 1)
         if torch.is_grad_enabled():
             return (None, *double.backward(ctx, grads))
-        inputs = [*ctx.saved_tensors, *ctx.symbols, *tangents.prepare(grads, ctx.sizes)]
+        inputs = list(ctx.saved_tensors)
+        if has_symbols:
+            inputs += ctx.symbols
+        inputs += tangents.prepare(grads, ctx.sizes if symbolic else None)
         if not compat.backward_keeps_graph():
             ctx.primals = None
         results = backward(inputs)
@@ -103,12 +109,13 @@ def make_differentiable(
             results = [None if d <= missing else r for r, d in zip(results, dependencies, strict=True)]
         return (None, *results)
 
-    function = type(
-        "CompiledFunction",
-        (torch.autograd.Function,),
-        {"forward": staticmethod(run_forward), "backward": staticmethod(run_backward)},
+    apply = compat.function_apply(
+        type(
+            "CompiledFunction",
+            (torch.autograd.Function,),
+            {"forward": staticmethod(run_forward), "backward": staticmethod(run_backward)},
+        )
     )
-    apply = function.apply
 
     def run(primals: list[Any]) -> Any:
         call = _Call(primals)

@@ -1,6 +1,7 @@
-"""Gradients of gradients: where a backward is itself to be differentiated, the function is run again without compilation.
+"""Gradients of gradients: where a backward is itself to be differentiated, the function is run again as it is.
 
-The rerun starts from the call's own inputs, under the autocast state of the trace and the random state of the call, so its
+The rerun starts from the call's own inputs, under the autocast state of the trace and the random state of the call,
+so its
 graph is the one that eager would have kept.
 """
 
@@ -33,7 +34,7 @@ class DoubleBackward:
         return torch.get_rng_state(), torch.cuda.get_rng_state_all() if self.cuda else None
 
     def backward(self, ctx: Any, grads: Sequence[torch.Tensor | None]) -> list[Any]:
-        """Gradients for the inputs `grad_inputs`, with a graph of their own. Raises `DoubleBackwardError` where that cannot be had."""
+        """Gradients for the inputs `grad_inputs`, with a graph of their own. Raises `DoubleBackwardError`."""
         self._check(ctx)
         primals = list(ctx.primals)
         wanted = [primals[i] for i in self.grad_inputs]

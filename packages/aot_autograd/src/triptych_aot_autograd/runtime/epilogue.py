@@ -66,5 +66,3 @@ def _bump(index: int, count: int) -> Action:
                 torch.autograd.graph.increment_version(tensor)
 
     return action
-
-

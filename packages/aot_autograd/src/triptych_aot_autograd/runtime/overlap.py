@@ -49,7 +49,9 @@ def make_overlap_check(facts: FunctionFacts, examples: Sequence[Any]) -> Callabl
 def _any_overlap(tensors: list[int], starts: list[int], sizes: dict[int, int], changed: list[int]) -> bool:
     """Whether the range of a changed input meets that of any other, by one sweep over sorted ranges."""
     written = set(changed)
-    ranges = sorted((start, start + sizes[i], i in written) for i, start in zip(tensors, starts, strict=True) if sizes[i])
+    ranges = sorted(
+        (start, start + sizes[i], i in written) for i, start in zip(tensors, starts, strict=True) if sizes[i]
+    )
     end_any = end_written = -1
     for start, end, is_written in ranges:
         if start < (end_any if is_written else end_written):

@@ -58,7 +58,7 @@ def _replay(steps: Sequence[Step]) -> Callable[[Any, Sequence[Any]], Any]:
 
 
 def make_results(joint: JointGraph) -> Callable[[Sequence[Any], Sequence[Any]], tuple] | None:
-    """A function of the primals and the graph's values that gives the flat outputs; None when the values are the outputs."""
+    """A function of the primals and the graph's values that gives the flat outputs; None: the values are they."""
     outputs = joint.facts.outputs
     results = joint.of_kind("output", "base", "mutation", "symbol")
     if [(o.kind, o.index) for o in outputs] == [("value", i) for i in range(len(results))]:

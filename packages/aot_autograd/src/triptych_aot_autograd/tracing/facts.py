@@ -1,6 +1,7 @@
 """Facts of traced tensors: size, stride, offset, dtype and device, interned so that they can be compared by identity.
 
-A traced tensor (`TracedTensor`) has metadata that torch reads natively and no memory. What it means in the graph (its node,
+A traced tensor (`TracedTensor`) has metadata that torch reads natively and no memory. What it means in the graph
+(its node,
 its storage, how it was derived from it) hangs on it as attributes; `storages` gives them their meaning.
 """
 

@@ -1,6 +1,7 @@
 """Rules for whole torch functions, where the ops they would run below autograd cannot be traced.
 
-Recurrent layers pick a kernel by looking at tensor memory; torch has decompositions of them, which its Python dispatcher uses.
+Recurrent layers pick a kernel by looking at tensor memory; torch has decompositions of them, which its Python
+dispatcher uses.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from torch.overrides import TorchFunctionMode
 
 from triptych_aot_autograd import _torch_compat as compat
 
-BY_PYTHON_DISPATCHER = frozenset((torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu, torch.lstm, torch.gru))
+BY_PYTHON_DISPATCHER = frozenset(
+    (torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu, torch.lstm, torch.gru)
+)
 
 
 class FunctionRules(TorchFunctionMode):

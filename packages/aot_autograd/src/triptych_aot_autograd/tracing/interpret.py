@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.tracing.provenance import Provenance
 
 
@@ -41,10 +42,30 @@ def run_graph(gm: GraphModule, inputs: Sequence[Any], provenance: Provenance, at
         elif node.op == "call_method":
             values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
         else:
-            values[node] = attribute(gm, node.target)(*args, **kwargs)
+            values[node] = _call_module(gm, str(node.target), attributes, args, kwargs)
         for dead in last_use.get(node, ()):
             del values[dead]
     raise ValueError("the graph has no output node")
+
+
+def _call_module(gm: GraphModule, target: str, attributes: dict[str, Any], args: Any, kwargs: Any) -> Any:
+    """Call a submodule with its parameters and buffers replaced."""
+    prefix = f"{target}."
+    state = {name[len(prefix) :]: value for name, value in attributes.items() if name.startswith(prefix)}
+    return torch.func.functional_call(attribute(gm, target), state, args, kwargs)
+
+
+def held_state(gm: GraphModule) -> dict[str, torch.Tensor]:
+    """Tensors that the graph reads from the module itself or from its submodules, by qualified name, each once."""
+    held: dict[str, torch.Tensor] = {}
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            held.setdefault(node.target, attribute(gm, node.target))
+        elif node.op == "call_module":
+            module = attribute(gm, node.target)
+            for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+                held.setdefault(f"{node.target}.{name}", tensor)
+    return {n: t for n, t in held.items() if isinstance(t, torch.Tensor) and not isinstance(t, compat.FakeTensor)}
 
 
 def _last_uses(gm: GraphModule) -> dict[Node, list[Node]]:

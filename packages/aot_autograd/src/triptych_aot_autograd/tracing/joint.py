@@ -1,6 +1,7 @@
 """The joint trace: one run of the function, and of autograd's backward over it, recorded into one functional graph.
 
-In: a function of flat inputs (or a graph module), example inputs (real or fake tensors, symbolic integers). Out: a `JointGraph`.
+In: a function of flat inputs (or a graph module), example inputs (real or fake tensors, symbolic integers). Out: a
+`JointGraph`.
 The facts about mutation and aliasing come from the same run.
 """
 
@@ -135,7 +136,9 @@ class _JointTracer:
         self._names.add(unique)
         return unique
 
-    def _differentiable_input(self, value: torch.Tensor, traced: TracedTensor, facts: Facts, node: Node) -> TracedTensor:
+    def _differentiable_input(
+        self, value: torch.Tensor, traced: TracedTensor, facts: Facts, node: Node
+    ) -> TracedTensor:
         traced.requires_grad_(True)
         self.leaves.append(traced)
         if value.is_leaf:
@@ -196,7 +199,9 @@ class _JointTracer:
         return adopt(new_traced(own), own, node)
 
     # -- assembly ------------------------------------------------------------------------------------------------------
-    def _assemble(self, facts: FunctionFacts, outs: list[GraphOutput], epilogue: list, diff: list[GraphOutput]) -> JointGraph:
+    def _assemble(
+        self, facts: FunctionFacts, outs: list[GraphOutput], epilogue: list, diff: list[GraphOutput]
+    ) -> JointGraph:
         recorder, request = self.recorder, self.request
         first = next((n for n in recorder.graph.nodes if n.op != "placeholder"), None)
         tangents = [self._tangent(o, i + 1, first) for i, o in enumerate(diff)] if first is not None or diff else []
@@ -204,21 +209,19 @@ class _JointTracer:
         output_nodes = [o.node for o in outs] + [node for _, node in epilogue]
         grad_inputs = [i for i, leaf in enumerate(self.leaves) if leaf is not None] if diff else []
         recorder.graph.output((*output_nodes, *[grads[i] for i in grad_inputs]))
-        descs = list(request.descs) + [
-            InputDesc("tangent", self._output_name(o, facts), i) for i, o in enumerate(diff)
-        ]
-        out_descs = [OutputDesc(o.kind, self._output_name(o, facts), o.index, o in diff) for o in outs]
-        out_descs += [OutputDesc("epilogue", facts.inputs[i].name, i, False) for i, _ in epilogue]
-        out_descs += [OutputDesc("gradient", request.descs[i].name, i, False) for i in grad_inputs]
+        descs = list(request.descs) + [InputDesc("tangent", self._output_name(o), i) for i, o in enumerate(diff)]
+        out_descs = [OutputDesc(o.kind, self._output_name(o), o.index, o in diff) for o in outs]
+        out_descs += [OutputDesc("epilogue", request.descs[i].target, i, False) for i, _ in epilogue]
+        out_descs += [OutputDesc("gradient", request.descs[i].target, i, False) for i in grad_inputs]
         clean.run(recorder.graph, [o.node for o in outs])
         attach_values(recorder.graph, self.fake_mode())
         module = LazyGraphModule({name: t for name, t in recorder.constants.items()}, recorder.graph, "JointGraph")
         facts.random = any(compat.is_random(n.target) for n in recorder.graph.nodes)
         return JointGraph(module, descs, out_descs, facts, recorder.ops)
 
-    def _output_name(self, output: GraphOutput, facts: FunctionFacts) -> str:
+    def _output_name(self, output: GraphOutput) -> str:
         if output.kind == "mutation":
-            return facts.inputs[output.index].name
+            return self.request.descs[output.index].target
         if output.kind == "symbol":
             return f"symbol_{output.index}"
         return self.request.output_names(output.index)

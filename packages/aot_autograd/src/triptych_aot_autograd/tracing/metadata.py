@@ -1,7 +1,9 @@
 """Metadata of results: what size, stride, dtype and device an op gives, found once for each op and set of arguments.
 
-`Metadata.infer(func, args, kwargs, key)` gives a template of the result: `Facts` in place of tensors, in the op's own nest of lists and
-tuples. Four ways, cheapest first: a table of templates seen before in this trace; a rule (`shape_rules`); the meta kernel, run
+`Metadata.infer(func, args, kwargs, key)` gives a template of the result: `Facts` in place of tensors, in the op's
+own nest of lists and
+tuples. Four ways, cheapest first: a table of templates seen before in this trace; a rule (`shape_rules`); the meta
+kernel, run
 on meta tensors; FakeTensorMode, for ops that need its rules, for symbolic sizes and for mixed devices.
 """
 
@@ -20,6 +22,7 @@ from triptych_aot_autograd.tracing.shape_rules import STATIC_META, rule_for
 
 aten = torch.ops.aten
 UNCACHED_TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+
 
 class Metadata:
     """Infers the facts of results for one trace. `fake_mode` is made when it is first needed."""
@@ -127,7 +130,9 @@ def _template(result: Any, facts_of: Callable[[torch.Tensor], Facts]) -> Any:
     if isinstance(result, torch.Tensor):
         return facts_of(result)
     if isinstance(result, (tuple, list)):
-        return type(result)(_template(r, facts_of) for r in result) if type(result) in (tuple, list) else tuple(
-            _template(r, facts_of) for r in result
+        return (
+            type(result)(_template(r, facts_of) for r in result)
+            if type(result) in (tuple, list)
+            else tuple(_template(r, facts_of) for r in result)
         )
     return result

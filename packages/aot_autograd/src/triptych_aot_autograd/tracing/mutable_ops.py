@@ -1,7 +1,9 @@
 """The functional partner of every op that writes.
 
-`partner(op)` gives a `Partner`: the functional op to record in its place, which arguments to drop (`out=`) and which arguments its
-results are to be written to. The partner is found by schema; `RENAMED` has those with a name of their own. An op without one (a user's
+`partner(op)` gives a `Partner`: the functional op to record in its place, which arguments to drop (`out=`) and which
+arguments its
+results are to be written to. The partner is found by schema; `RENAMED` has those with a name of their own. An op
+without one (a user's
 custom op that mutates its arguments) gets one made: an op of the library `triptych_aot` that copies what would be
 written, calls the original on the copies and returns them.
 """
@@ -98,7 +100,9 @@ def partner(func: OpOverload) -> Partner:
 
 def _lost_defaults(func: OpOverload, found: OpOverload) -> tuple[tuple[str, Any], ...]:
     required = {a.name for a in found._schema.arguments if not a.has_default_value()}
-    return tuple((a.name, a.default_value) for a in func._schema.arguments if a.has_default_value() and a.name in required)
+    return tuple(
+        (a.name, a.default_value) for a in func._schema.arguments if a.has_default_value() and a.name in required
+    )
 
 
 def _aliased_argument(func: OpOverload, result: Any, written: tuple[int, ...]) -> int | None:
@@ -120,14 +124,14 @@ def _make_functional(func: OpOverload, written: tuple[int, ...], returns: tuple[
     with _lock:
         if name not in _made:
             _define(name, func, written, returns)
-            _made[name] = getattr(getattr(torch.ops.triptych_aot, name), "default")
+            _made[name] = getattr(torch.ops.triptych_aot, name).default
     return _made[name]
 
 
 def _define(name: str, func: OpOverload, written: tuple[int, ...], returns: tuple[int | None, ...]) -> None:
     arguments = func._schema.arguments
     plain = [i for i, r in enumerate(returns) if r is None]
-    text = re.sub(r"\([a-z*|]+!?(?: -> [a-z*|]+!?)?\)", "", str(func._schema))  # without alias annotations
+    text = re.sub(r"\((?:\w|\*)+!?(?: -> [^()]*)?\)", "", str(func._schema))  # without alias annotations
     arguments_text = text[text.index("(") : text.rindex(" -> ")]
     types = [str(func._schema.returns[i].type) for i in plain] + [str(arguments[i].type) for i in written]
     torch.library.define(f"triptych_aot::{name}", f"{arguments_text} -> ({', '.join(types)})")
@@ -151,4 +155,3 @@ def _define(name: str, func: OpOverload, written: tuple[int, ...], returns: tupl
 
     torch.library.impl(f"triptych_aot::{name}", "default", functional)
     torch.library.register_fake(f"triptych_aot::{name}", functional)
-

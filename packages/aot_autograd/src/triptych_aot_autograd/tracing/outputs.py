@@ -1,6 +1,7 @@
 """Classifies the outputs of a traced function by what memory they show, and the inputs by what was done to them.
 
-In: the traced inputs and the flat outputs after the forward trace. Out: `InputFacts`, `OutputFacts` and the list of graph outputs,
+In: the traced inputs and the flat outputs after the forward trace. Out: `InputFacts`, `OutputFacts` and the list of
+graph outputs,
 each a `GraphOutput` (a node, and the traced tensor whose gradient flows into it).
 """
 
@@ -62,7 +63,7 @@ class OutputClassifier:
             return InputFacts(name, False)
         storage = value._storage
         facts = InputFacts(name, True, requires_grad=self.original_grad_fns[index] is not None)
-        facts.version_bumps = value._version
+        facts.version_bumps = 0 if value.is_inference() else value._version
         facts.metadata_steps = tuple(Step(f, self._refs(a), self._refs(k)) for f, a, k in storage.metadata_steps)
         if storage.generation:
             facts.mutated = True
@@ -145,11 +146,15 @@ class OutputClassifier:
         return self._symbols[node]
 
     def finish(self) -> list[GraphOutput]:
-        """All graph outputs, symbols last; values that would show the memory of an input or of each other are copied."""
+        """All graph outputs, symbols last; values that would share memory with an input or each other are copied."""
         outputs = self.graph_outputs + self._symbol_outputs
         taken: set[Node] = set()
         for output in outputs:
-            if output.kind == "symbol" or not isinstance(output.node, Node) or isinstance(output.node.meta.get("val"), SYMBOLIC):
+            if (
+                output.kind == "symbol"
+                or not isinstance(output.node, Node)
+                or isinstance(output.node.meta.get("val"), SYMBOLIC)
+            ):
                 continue
             root = view_root(output.node)
             if root in taken or root.op in ("placeholder", "get_attr"):

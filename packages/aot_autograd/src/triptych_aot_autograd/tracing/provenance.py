@@ -1,6 +1,7 @@
 """Provenance: which line of the user's program, and which node of the source graph, an op comes from.
 
-In the forward trace the source is the fx node being run, or the innermost frame of the user's code. In the backward trace it is
+In the forward trace the source is the fx node being run, or the innermost frame of the user's code. In the backward
+trace it is
 that of the forward op whose autograd node is running; the two are matched by autograd's sequence numbers.
 """
 

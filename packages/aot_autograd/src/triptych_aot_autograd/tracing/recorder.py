@@ -1,7 +1,9 @@
 """The recorder: a dispatch mode below autograd that writes each ATen op into an fx graph.
 
-`Recorder` sees every op that the traced function (and autograd's engine, for the backward) runs on traced tensors. For each it finds the
-result's metadata, records one node, and hands back traced tensors. Writing ops are recorded as their functional partners.
+`Recorder` sees every op that the traced function (and autograd's engine, for the backward) runs on traced tensors.
+For each it finds the
+result's metadata, records one node, and hands back traced tensors. Writing ops are recorded as their functional
+partners.
 What kind of op it is (`KINDS`) is found once for each op.
 """
 
@@ -25,13 +27,26 @@ from triptych_aot_autograd.tracing.symbols import SYMBOLIC, SymbolTable
 from triptych_aot_autograd.tracing.views import ViewStep, single_output_step
 
 aten = torch.ops.aten
-CONSTANT_TYPES = (int, float, bool, complex, str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(None))
+CONSTANT_TYPES = (
+    int,
+    float,
+    bool,
+    complex,
+    str,
+    torch.dtype,
+    torch.device,
+    torch.memory_format,
+    torch.layout,
+    type(None),
+)
 
 
 class Recorder(compat.TorchDispatchMode):
     """One trace. `graph` grows as ops arrive; `constants` are real tensors met on the way, by attribute name."""
 
-    def __init__(self, fake_mode: Callable[[], compat.FakeTensorMode], decompositions: dict[Any, Any] | None = None) -> None:
+    def __init__(
+        self, fake_mode: Callable[[], compat.FakeTensorMode], decompositions: dict[Any, Any] | None = None
+    ) -> None:
         super().__init__()
         self.graph = Graph()
         self.facts = FactsTable()
@@ -107,7 +122,10 @@ class Recorder(compat.TorchDispatchMode):
     def _functional(self, func: Any, args: Any, kwargs: Any) -> Any:
         template, node = self.record(func, args, kwargs)
         if type(template) is Facts:
-            return adopt(new_traced(template), template, node)
+            result = adopt(new_traced(template), template, node)
+            if args and getattr(args[0], "_constant", None) is not None:
+                special_ops.fold_literals(result, func, args, kwargs)
+            return result
         return self.wrap(template, node)
 
     def _view(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -134,9 +152,13 @@ class Recorder(compat.TorchDispatchMode):
         kept_args = [a for a, name in zip(args, names, strict=False) if name not in partner.dropped]
         kept_kwargs = {name: value for name, value in kwargs.items() if name not in partner.dropped}
         given = names[: len(args)]
-        kept_kwargs.update({name: value for name, value in partner.defaults if name not in kwargs and name not in given})
+        kept_kwargs.update(
+            {name: value for name, value in partner.defaults if name not in kwargs and name not in given}
+        )
         result = self.dispatch(partner.func, kept_args, kept_kwargs)
-        results = list(result) if isinstance(result, (tuple, list)) and len(partner.func._schema.returns) > 1 else [result]
+        results = (
+            list(result) if isinstance(result, (tuple, list)) and len(partner.func._schema.returns) > 1 else [result]
+        )
         for position, value in zip(partner.written, results[partner.plain_results :], strict=True):
             self._write_argument(func, argument(position), value)
         plain = iter(results[: partner.plain_results])

@@ -1,6 +1,7 @@
 """Rules that give the metadata of common ops without running a kernel, for static sizes.
 
-Meta kernels written in Python take 0.1 to 1 ms; a rule takes microseconds. Each rule either gives exactly what eager would, or None where the
+Meta kernels written in Python take 0.1 to 1 ms; a rule takes microseconds. Each rule either gives exactly what eager
+would, or None where the
 case is not plain (strides out of the ordinary, mixed dtypes); then the meta kernel is asked.
 """
 
@@ -20,9 +21,11 @@ Rule = Callable[[FactsTable, Any, Any, Any], Any]
 
 # Elementwise ops by what dtype they give: that of the operands' promotion (if it is floating), or bool.
 FLOATING = (
-    "add sub mul div rsub maximum minimum atan2 fmod remainder pow neg abs exp exp2 expm1 log log2 log1p log10 sqrt rsqrt "
+    "add sub mul div rsub maximum minimum atan2 fmod remainder pow neg abs exp exp2 expm1 log log2 log1p log10 sqrt "
+    "rsqrt "
     "reciprocal sin cos tan tanh sigmoid relu gelu silu erf erfc square sign floor ceil round trunc frac softplus "
-    "leaky_relu hardtanh hardswish hardsigmoid elu mish threshold threshold_backward gelu_backward silu_backward tanh_backward "
+    "leaky_relu hardtanh hardswish hardsigmoid elu mish threshold threshold_backward gelu_backward silu_backward "
+    "tanh_backward "
     "sigmoid_backward hardtanh_backward leaky_relu_backward elu_backward softplus_backward lerp addcmul addcdiv clamp "
     "clamp_min clamp_max masked_fill where"
 )
@@ -53,7 +56,9 @@ def _broadcast(sizes: Sequence[tuple]) -> tuple | None:
 def _elementwise(table: FactsTable, args: Any, kwargs: Any, boolean: bool) -> Facts | None:
     """All operands row-major (broadcast or not), one floating dtype: the result is row-major and has it."""
     tensors = _operands(args, kwargs)
-    numbers = [a for a in (*args, *kwargs.values()) if isinstance(a, (complex, torch.Tensor)) and type(a) is not TracedTensor]
+    numbers = [
+        a for a in (*args, *kwargs.values()) if isinstance(a, (complex, torch.Tensor)) and type(a) is not TracedTensor
+    ]
     if not tensors or numbers:
         return None
     first = tensors[0]._facts
@@ -89,7 +94,12 @@ def _one_layout(args: Any, kwargs: Any) -> Facts | None:
     if not tensors:
         return None
     facts = tensors[0]._facts
-    if any(t._facts is not facts for t in tensors) or facts.symbolic or facts.offset or not facts.dtype.is_floating_point:
+    if (
+        any(t._facts is not facts for t in tensors)
+        or facts.symbolic
+        or facts.offset
+        or not facts.dtype.is_floating_point
+    ):
         return None
     if any(isinstance(a, complex) for a in args) or any(isinstance(a, complex) for a in kwargs.values()):
         return None
@@ -157,7 +167,12 @@ def _layer_norm_backward(table: FactsTable, func: Any, args: Any, kwargs: Any) -
 def _batch_norm(outputs: int) -> Rule:
     def rule(table: FactsTable, func: Any, args: Any, kwargs: Any) -> Any:
         tensors = [a for a in args[:5] if a is not None]
-        if kwargs or not _static(*tensors) or not args[5] or tensors[0]._facts.dtype not in (torch.float32, torch.float64):
+        if (
+            kwargs
+            or not _static(*tensors)
+            or not args[5]
+            or tensors[0]._facts.dtype not in (torch.float32, torch.float64)
+        ):
             return None
         facts = args[0]._facts
         if not _normal(facts):
@@ -234,9 +249,16 @@ RULES: dict[Any, Rule] = {
 BY_PACKET: dict[Any, Rule] = {getattr(aten, name): _floating for name in FLOATING.split()}
 BY_PACKET.update({getattr(aten, name): _boolean for name in BOOLEAN.split()})
 
-# View ops that FakeTensorMode has a rule for on account of symbolic sizes alone: with static ones the meta kernel is right.
+# View ops that FakeTensorMode has a rule for for symbolic sizes alone: with static ones the meta kernel is right.
 STATIC_META = frozenset(
-    (aten.view.default, aten._unsafe_view.default, aten.slice.Tensor, aten.select.int, aten.expand.default, aten._reshape_alias.default)
+    (
+        aten.view.default,
+        aten._unsafe_view.default,
+        aten.slice.Tensor,
+        aten.select.int,
+        aten.expand.default,
+        aten._reshape_alias.default,
+    )
 )
 
 

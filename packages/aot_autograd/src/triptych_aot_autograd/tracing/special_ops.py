@@ -43,7 +43,13 @@ def assign(recorder: Recorder, func: Any, target: TracedTensor, value: TracedTen
 
 
 def _type_name(dtype: torch.dtype) -> str:
-    names = {torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.int64: "Long", torch.int32: "Int"}
+    names = {
+        torch.float32: "Float",
+        torch.float64: "Double",
+        torch.float16: "Half",
+        torch.int64: "Long",
+        torch.int32: "Int",
+    }
     return names.get(dtype, str(dtype).removeprefix("torch.").capitalize())
 
 
@@ -122,7 +128,7 @@ def _hidden_write(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _lazy_bit(physical: Any) -> Any:
-    """`_conj` and `_neg_view` set a bit on a view in eager; here the values are computed, and the tensor stays a view for aliasing."""
+    """`_conj`, `_neg_view`: eager sets a bit on a view; here values are computed, the tensor stays a view."""
 
     def rule(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> TracedTensor:
         source = recorder.as_traced(args[0])
@@ -131,6 +137,16 @@ def _lazy_bit(physical: Any) -> Any:
         return adopt_view(new_traced(template), template, node, source, step)
 
     return rule
+
+
+def fold_literals(result: TracedTensor, func: Any, args: Any, kwargs: Any) -> None:
+    """A number computed from literals alone is known too: remember it, for programs that ask for it."""
+    if result.numel() != 1 or kwargs or compat.is_random(func):
+        return
+    known = [a._constant if isinstance(a, TracedTensor) else a for a in args]
+    if all(a is not None and not isinstance(a, (list, tuple)) for a in known):
+        with compat.below_autograd(), compat.no_autocast():
+            result._constant = func(*known)
 
 
 def _device(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> torch.device:

@@ -1,6 +1,7 @@
 """Functionalisation: what every traced storage holds, and which views of it have to be taken anew.
 
-Ops that write are recorded as their functional partners while the trace runs (one pass over the ops, no second graph). Each storage
+Ops that write are recorded as their functional partners while the trace runs (one pass over the ops, no second
+graph). Each storage
 keeps the node of its base's present value and a generation that grows with each write. A tensor knows the generation
 that its own node belongs to; a reader that finds it behind has the view chain replayed on the base's present value.
 
@@ -141,10 +142,15 @@ def _relayout(value: TracedTensor, facts: Facts, emit: Emit) -> TracedTensor:
 
 
 def change_metadata(tensor: TracedTensor, view: TracedTensor, func: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-    """`tensor` itself becomes what `view`, a functional view of it, is (`t_`, `squeeze_` ...): the caller sets its geometry."""
+    """`tensor` becomes what `view`, a functional view of it, is (`t_` ...): the caller sets its geometry."""
     storage = tensor._storage
     if tensor is storage.base:
         storage.metadata_steps.append((func, args, kwargs))
     elif storage.input_index is not None and storage.base is tensor:
         raise UnsupportedOperationError(f"{func} of an input")
-    tensor._facts, tensor._value, tensor._generation, tensor._chain = view._facts, view._value, view._generation, view._chain
+    tensor._facts, tensor._value, tensor._generation, tensor._chain = (
+        view._facts,
+        view._value,
+        view._generation,
+        view._chain,
+    )

@@ -1,8 +1,10 @@
 """View ops: their single-output form, and how a changed view is written back into what it was taken from.
 
-`single_output_step` names one view as (op, arguments after the source tensor), also where the op makes many at once (`split`, `unbind`).
+`single_output_step` names one view as (op, arguments after the source tensor), also where the op makes many at once
+(`split`, `unbind`).
 `INVERSES` has for each view op a function that gives the source with the view's elements replaced:
-`inverse(emit, source, value, step)`, where `source()` gives the source's present value, `value` the view's new elements and `emit`
+`inverse(emit, source, value, step)`, where `source()` gives the source's present value, `value` the view's new
+elements and `emit`
 records an op.
 """
 
