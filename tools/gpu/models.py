@@ -117,8 +117,10 @@ def measure_one(name: str, mode: str, who: str, steps: int) -> dict[str, Any]:
     model, inputs, loss = MODELS[name]()
     training = mode == "train"
     model.train(training)
-    if not training:
-        inputs.pop("labels", None)
+    if not training and "labels" in inputs:
+        labels = inputs.pop("labels")
+        if getattr(model.config, "is_encoder_decoder", False):
+            inputs["decoder_input_ids"] = labels
 
     def step(call: Any) -> Any:
         with torch.autocast("cuda", dtype=torch.bfloat16), torch.set_grad_enabled(training):

@@ -20,6 +20,7 @@ from triptych_inductor.lowering.graph import lower
 from triptych_inductor.options import Options
 from triptych_inductor.passes.pipeline import copy_graph, run_passes
 from triptych_inductor.passes.prepare import prepare
+from triptych_inductor.runtime.cuda.replay import replay_facts
 from triptych_inductor.schedule.program import Program as Schedule
 from triptych_inductor.schedule.program import schedule
 from triptych_inductor.wrapper.emit import emit
@@ -46,15 +47,17 @@ class Timings:
         return ", ".join(f"{k} {v * 1e3:.1f} ms" for k, v in self.parts.items())
 
 
-def compile(gm: GraphModule, example_inputs: Sequence[Any], *, options: Options | Mapping[str, Any] | None = None) -> CompiledGraph:
+def compile(
+    gm: GraphModule, example_inputs: Sequence[Any], *, options: Options | Mapping[str, Any] | None = None
+) -> CompiledGraph:
     """Compile an ATen graph to machine code.
 
-    gm: a graph of ATen ops; nodes may carry `meta["val"]` (fake tensors, SymInts), else shapes are found by propagation. It is not
-    changed. Its output may be a tensor, a tuple or a list. example_inputs: one tensor (real or fake), SymInt or number
-    for each placeholder. options: `Options` or a mapping of option names to values.
+    gm: a graph of ATen ops; nodes may carry `meta["val"]` (fake tensors, SymInts), else shapes are found by
+    propagation. It is not changed. Its output may be a tensor, a tuple or a list. example_inputs: one tensor (real or
+    fake), SymInt or number for each placeholder. options: `Options` or a mapping of option names to values.
 
-    Gives a callable with the graph's signature. Raises `OptionsError` for unknown options, `LoweringError` for a graph that cannot
-    be lowered, and the compiler's error where kernels cannot be built.
+    Gives a callable with the graph's signature. Raises `OptionsError` for unknown options, `LoweringError` for a
+    graph that cannot be lowered, and the compiler's error where kernels cannot be built.
 
     >>> compiled = compile(make_fx(lambda x: (x.sin() + 1,))(x), [x])
     >>> compiled(x)
@@ -63,6 +66,7 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], *, options: Options 
     timings, start = Timings(), time.perf_counter()
     prepared = prepare(copy_graph(gm), example_inputs)
     start = timings.measure("prepare", start)
+    facts = replay_facts(prepared) if chosen.cudagraphs else None
     run_passes(prepared, chosen)
     start = timings.measure("passes", start)
     graph = lower(prepared, chosen)
@@ -85,11 +89,16 @@ def compile(gm: GraphModule, example_inputs: Sequence[Any], *, options: Options 
         graph.constants,
         objects,
     )
-    return CompiledGraph(result, loaded, timings)
+    compiled = CompiledGraph(result, loaded, timings)
+    return compiled.replayed(facts) if facts is not None else compiled
 
 
 def aot_compile(
-    gm: GraphModule, example_inputs: Sequence[Any], path: str | os.PathLike[str], *, options: Options | Mapping[str, Any] | None = None
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    path: str | os.PathLike[str],
+    *,
+    options: Options | Mapping[str, Any] | None = None,
 ) -> CompiledGraph:
     """Compile as `compile` does and write a self-contained package to `path`, for `load` in any later process.
 

@@ -14,6 +14,7 @@ from triptych_inductor.__about__ import __version__
 from triptych_inductor.backends import LoadedKernels, decode_binaries, encode_binaries
 from triptych_inductor.container import ArtifactError, pack, unpack
 from triptych_inductor.loops.kernel import Kernel
+from triptych_inductor.runtime.cuda.replay import Replay, ReplayFacts
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class KernelInfo:
             tuple(map(argument, kernel.outputs)),
         )
 
+    @staticmethod
+    def from_json(item: dict[str, Any]) -> KernelInfo:
+        """What `dataclasses.asdict` and JSON made of a `KernelInfo`."""
+        return KernelInfo(**{k: tuple(v) if isinstance(v, list) else v for k, v in item.items()})  # type: ignore[arg-type]
+
 
 @dataclass
 class Program:
@@ -61,10 +67,12 @@ class Program:
 class CompiledGraph:
     """A compiled graph. Call it with the graph's inputs, or hand `call` one list, which it empties.
 
-    source: the generated wrapper module. files: all generated text, by file name. kernels: facts of each kernel. fallbacks: op ->
-    number of calls without a lowering. schedule: what runs in which order, as text. key: content hash of everything
-    that determines the result. timings: seconds spent in each part of the compilation.
+    source: the generated wrapper module. files: all generated text, by file name. kernels: facts of each kernel.
+    fallbacks: op -> number of calls without a lowering. schedule: what runs in which order, as text. key: content
+    hash of everything that determines the result. timings: seconds spent in each part of the compilation.
     """
+
+    replay: Replay | None = None
 
     def __init__(self, program: Program, kernels: LoadedKernels, timings: Any = None) -> None:
         self._program = program
@@ -93,8 +101,16 @@ class CompiledGraph:
     def __call__(self, *args: Any) -> Any:
         return self.call(list(args))
 
+    def replayed(self, facts: ReplayFacts) -> CompiledGraph:
+        """This graph, run through CUDA graphs from now on; `replay.reason` says why where it cannot."""
+        self.replay = Replay(self._run, facts)
+        self._run = self.replay
+        return self
+
     def __repr__(self) -> str:
-        return f"CompiledGraph({len(self.kernels)} kernels, {sum(self.fallbacks.values())} fallbacks, key {self.key[:12]})"
+        return (
+            f"CompiledGraph({len(self.kernels)} kernels, {sum(self.fallbacks.values())} fallbacks, key {self.key[:12]})"
+        )
 
     def to_bytes(self) -> bytes:
         """The graph with its machine code and constants, for `from_bytes` on a like machine.
@@ -108,7 +124,9 @@ class CompiledGraph:
         description, blobs = encode_binaries(self._loaded)
         constants = []
         for name, tensor in program.constants.items():
-            constants.append([name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride())])
+            constants.append(
+                [name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride())]
+            )
             flat = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
             blobs["constant/" + name] = flat.reshape(-1).view(torch.uint8).numpy().tobytes() if flat.numel() else b""
         header = {
@@ -130,7 +148,10 @@ class CompiledGraph:
         header, blobs = unpack(data)
         if header["version"] != __version__:
             raise ArtifactError(f"the artifact was made by version {header['version']}, this is {__version__}")
-        kernels = [KernelInfo(**{k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}) for item in header["kernels"]]
+        kernels = [
+            KernelInfo(**{k: tuple(v) if isinstance(v, list) else v for k, v in item.items()})
+            for item in header["kernels"]
+        ]
         program = Program(
             header["source"],
             header["files"],
@@ -153,5 +174,3 @@ def _code(source: str) -> Any:
     """The generated module as a code object."""
     name = f"<triptych {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
     return builtins.compile(source, name, "exec")
-
-

@@ -25,6 +25,7 @@ class Options:
     interpret: run kernels in the reference interpreter instead of compiled code (slow; for cross-checks).
     threads: number of threads that code is planned for (0: torch.get_num_threads()).
     exclude_passes: names of graph passes to leave out.
+    cudagraphs: record a GPU graph's work as a CUDA graph at its second call and replay it from then on.
     """
 
     exact: bool = False
@@ -37,6 +38,7 @@ class Options:
     interpret: bool = False
     threads: int = 0
     exclude_passes: tuple[str, ...] = ()
+    cudagraphs: bool = False
 
     @staticmethod
     def make(options: Options | Mapping[str, Any] | None = None) -> Options:
@@ -77,8 +79,8 @@ def list_options() -> list[str]:
 
 _MODES: dict[str, dict[str, Any]] = {
     "default": {},
-    "reduce-overhead": {},
-    "max-autotune": {},
+    "reduce-overhead": {"cudagraphs": True},
+    "max-autotune": {"cudagraphs": True},
     "max-autotune-no-cudagraphs": {},
     "lite": {"fusion": False, "inplace_buffers": False},
 }

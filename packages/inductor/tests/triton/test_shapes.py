@@ -6,11 +6,11 @@ import itertools
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from triton_kernels import CUDA, H200, run
 from triptych_inductor.codegen.triton.generate import make_context, plan
 from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.kernel import Kernel, LocalArg, Stage, TensorArg
+from triton_kernels import CUDA, H200, run
 
 F32 = torch.float32
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -68,10 +68,14 @@ def test_points(data):
     out = torch.zeros(torch.Size(sizes).numel())
 
     def body(i, r):
-        value = ops.add(ops.load("x", address(i, xs, xo)), ops.mul(ops.load("y", address(i, ys, yo)), ops.load("y", yo)))
+        value = ops.add(
+            ops.load("x", address(i, xs, xo)), ops.mul(ops.load("y", address(i, ys, yo)), ops.load("y", yo))
+        )
         ops.store("out", address(i, contiguous(sizes)), value)
 
-    kernel = Kernel("kernel_0", CUDA, tuple(sizes), (), [Stage(body, False)], [arg("x", x), arg("y", y)], [arg("out", out)])
+    kernel = Kernel(
+        "kernel_0", CUDA, tuple(sizes), (), [Stage(body, False)], [arg("x", x), arg("y", y)], [arg("out", out)]
+    )
     run(kernel, x, y, out, layout=relaid(data.draw, kernel))
     view = x.as_strided(sizes, xs, xo) + y.as_strided(sizes, ys, yo) * y[yo]
     torch.testing.assert_close(out.view(sizes), view)
@@ -109,7 +113,8 @@ def test_reductions(data):
 @given(st.data())
 @QUICK
 def test_rows_with_two_results(data):
-    """A reduction, what is made of it at each point, and a second reduction of that: x / sum(x), and its squares' sum."""
+    """A reduction, what is made of it at each point, and a second reduction of that: x / sum(x), and its squares'
+    sum."""
     rows, columns = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 20))
     (x, xs, xo) = data.draw(strided([rows, columns]))
     out, squares = torch.zeros(rows * columns), torch.zeros(rows)

@@ -1,0 +1,259 @@
+"""CUDA graphs: a compiled graph's work on the GPU recorded once and replayed, one launch for all kernels.
+
+Life of one shape: the first call runs as it is; the second records; later ones replay. An input that came at the same
+address
+twice is read there, and the address is checked at each call; any other is copied into memory of the recording. Outputs
+are copied out, so that no later call overwrites what a caller keeps; an output that is an input, or a view of one, is
+given as such. What cannot be recorded runs as it is, and `Replay.reason` says why.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+Run = Callable[[list[Any]], Any]
+_MOST_RECORDINGS = 16  # shapes recorded for one compiled graph
+_MOST_ATTEMPTS = 4  # recordings of one shape whose inputs keep moving
+
+NOT_RECORDABLE = frozenset({torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output})
+"""Ops with one of these tags wait for the GPU."""
+
+
+@dataclass(frozen=True)
+class ReplayFacts:
+    """What is known from the graph: why it cannot be recorded ("" where it can), and which inputs it writes."""
+
+    reason: str
+    mutated: frozenset[int]
+    device: int = 0
+
+
+def replay_facts(gm: GraphModule) -> ReplayFacts:
+    """Facts of a graph whose nodes carry `meta["val"]`."""
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    devices = {t.device for n in gm.graph.nodes for t in _tensors(n.meta.get("val"))}
+    written = _written_inputs(gm, placeholders)
+    others = sorted({str(d) for d in devices if d.type != "cuda"})
+    if not devices:
+        return ReplayFacts("no tensors", written)
+    if others:
+        return ReplayFacts(f"tensors on {', '.join(others)}", written)
+    if len(devices) > 1:
+        return ReplayFacts(f"tensors on several devices: {', '.join(sorted(map(str, devices)))}", written)
+    for node in gm.graph.nodes:
+        if NOT_RECORDABLE & set(getattr(node.target, "tags", ())):
+            return ReplayFacts(f"{node.target} waits for the GPU", written)
+    return ReplayFacts("", written, next(iter(devices)).index or 0)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for v in value for t in _tensors(v)] if isinstance(value, (tuple, list)) else []
+
+
+def _written_inputs(gm: GraphModule, placeholders: Sequence[Node]) -> frozenset[int]:
+    """Positions of the inputs that some op writes, directly or through a view."""
+    position = {node: k for k, node in enumerate(placeholders)}
+    found: set[int] = set()
+    for node in gm.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        for argument, value in zip(schema.arguments, node.args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                for written in value if isinstance(value, (tuple, list)) else [value]:
+                    base = _base(written)
+                    if base in position:
+                        found.add(position[base])
+    return frozenset(found)
+
+
+def _base(node: Any) -> Any:
+    """The node whose memory a chain of views looks at."""
+    while isinstance(node, Node) and node.op == "call_function":
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.arguments or schema.arguments[0].alias_info is None or not node.args:
+            return node
+        node = node.args[0]
+    return node
+
+
+@dataclass
+class _Output:
+    """How one output is made after a replay: `value` as it is, or a window of an input, or a copy of a recorded
+    tensor."""
+
+    value: Any = None
+    input: int | None = None
+    whole: bool = False
+    recorded: torch.Tensor | None = None
+    window: tuple[Any, ...] = ()
+
+
+@dataclass
+class Recording:
+    """One recorded shape."""
+
+    addresses: list[int | None]  # of each tensor input at the last call
+    copied: set[int] = field(default_factory=set)  # inputs that have memory of the recording
+    static: list[Any] = field(default_factory=list)
+    graph: torch.cuda.CUDAGraph | None = None
+    outputs: list[_Output] = field(default_factory=list)
+    shape: Callable[[list[Any]], Any] = list
+    attempts: int = 0
+
+
+class Replay:
+    """Runs a compiled graph, replaying it where it can. `reason`: why it does not replay, "" as long as it does."""
+
+    def __init__(self, run: Run, facts: ReplayFacts) -> None:
+        self.run = run
+        self.facts = facts
+        self.reason = facts.reason
+        self.recordings: dict[tuple[Any, ...], Recording] = {}
+        self._pool: Any = None
+
+    def __call__(self, args: list[Any]) -> Any:
+        """As the wrapped function: `args` is emptied."""
+        if self.reason or torch.cuda.is_current_stream_capturing():
+            return self.run(args)
+        key = _key(args)
+        recording = self.recordings.get(key)
+        if recording is None:
+            return self._first(key, args)
+        with torch.cuda.device(self.facts.device):
+            if recording.graph is None or self._moved(recording, args):
+                if not self._record(recording, args):
+                    return self.run(args)
+            return self._replay(recording, args)
+
+    def _first(self, key: tuple[Any, ...], args: list[Any]) -> Any:
+        """Run as it is, so that libraries set themselves up, and remember where inputs lie."""
+        if len(self.recordings) < _MOST_RECORDINGS:
+            self.recordings[key] = Recording(_addresses(args))
+        return self.run(args)
+
+    def _moved(self, recording: Recording, args: Sequence[Any]) -> bool:
+        """Whether an input that is read where it lay now lies elsewhere."""
+        return any(
+            address is not None and k not in recording.copied and args[k].data_ptr() != address
+            for k, address in enumerate(recording.addresses)
+        )
+
+    def _record(self, recording: Recording, args: Sequence[Any]) -> bool:
+        """Record; False where that failed, or where inputs move too often."""
+        now = _addresses(args)
+        recording.copied |= {k for k, (a, b) in enumerate(zip(recording.addresses, now, strict=True)) if a != b}
+        recording.addresses = now
+        recording.attempts += 1
+        if recording.attempts > _MOST_ATTEMPTS:
+            self.reason = "inputs keep moving in memory"
+            return False
+        recording.graph = None
+        recording.static = [_own_copy(a) if k in recording.copied else a for k, a in enumerate(args)]
+        graph = torch.cuda.CUDAGraph()
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                result = self.run(list(recording.static))
+        except Exception as error:
+            self.reason = f"recording failed: {type(error).__name__}: {error}"
+            warnings.warn(f"a compiled graph runs without CUDA graphs: {self.reason}", stacklevel=2)
+            return False
+        recording.graph = graph
+        recording.outputs, recording.shape = _output_plan(result, recording.static)
+        recording.static = [a if k in recording.copied else None for k, a in enumerate(recording.static)]
+        return True
+
+    def _replay(self, recording: Recording, args: list[Any]) -> Any:
+        assert recording.graph is not None
+        order = sorted(recording.copied)
+        if order:
+            torch._foreach_copy_([_core(recording.static[k]) for k in order], [_core(args[k]) for k in order])
+        recording.graph.replay()
+        back = [k for k in order if k in self.facts.mutated]
+        if back:
+            torch._foreach_copy_([_core(args[k]) for k in back], [_core(recording.static[k]) for k in back])
+        made = _outputs(recording.outputs, args)
+        args.clear()
+        return recording.shape(made)
+
+
+def _key(args: Sequence[Any]) -> tuple[Any, ...]:
+    """What tells recordings apart: sizes and strides of tensors, and numbers."""
+    return tuple([(a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in args])
+
+
+def _addresses(args: Sequence[Any]) -> list[int | None]:
+    return [a.data_ptr() if isinstance(a, torch.Tensor) else None for a in args]
+
+
+def _own_copy(value: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same layout in memory that stays."""
+    own = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
+    _core(own).copy_(_core(value))
+    return own
+
+
+def _core(value: torch.Tensor) -> torch.Tensor:
+    """The elements of a tensor each once: axes that were expanded shrink to 1."""
+    if 0 not in value.stride():
+        return value
+    size = [1 if step == 0 else n for n, step in zip(value.size(), value.stride(), strict=True)]
+    return value.as_strided(size, value.stride())
+
+
+def _output_plan(result: Any, inputs: Sequence[Any]) -> tuple[list[_Output], Callable[[list[Any]], Any]]:
+    """How to make each output of a recorded call, and the container they go into."""
+    if not isinstance(result, (tuple, list)):
+        return [_plan_one(result, inputs)], lambda made: made[0]
+    return [_plan_one(value, inputs) for value in result], type(result)
+
+
+def _plan_one(value: Any, inputs: Sequence[Any]) -> _Output:
+    if not isinstance(value, torch.Tensor):
+        return _Output(value=value)
+    for k, given in enumerate(inputs):
+        if value is given:
+            return _Output(input=k, whole=True)
+        if isinstance(given, torch.Tensor) and value.numel() and _storage(value) == _storage(given):
+            offset = value.storage_offset() - given.storage_offset()
+            return _Output(input=k, window=(value.size(), value.stride(), offset))
+    return _Output(recorded=value)
+
+
+def _storage(value: torch.Tensor) -> int:
+    return value.untyped_storage().data_ptr()
+
+
+def _outputs(plan: Sequence[_Output], args: Sequence[Any]) -> list[Any]:
+    """The outputs of one replay; copies of recorded tensors are made in one step."""
+    made: list[Any] = []
+    sources, targets = [], []
+    for item in plan:
+        if item.recorded is not None:
+            copy = torch.empty_strided(
+                item.recorded.size(), item.recorded.stride(), dtype=item.recorded.dtype, device=item.recorded.device
+            )
+            sources.append(_core(item.recorded))
+            targets.append(_core(copy))
+            made.append(copy)
+        elif item.input is None:
+            made.append(item.value)
+        elif item.whole:
+            made.append(args[item.input])
+        else:
+            size, stride, offset = item.window
+            base = args[item.input]
+            made.append(base.as_strided(size, stride, base.storage_offset() + offset))
+    if targets:
+        torch._foreach_copy_(targets, sources)
+    return made

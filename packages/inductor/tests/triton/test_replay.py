@@ -1,0 +1,169 @@
+"""CUDA graphs: which graphs can be recorded, and the order of copies, records and replays, with a recording in
+Python."""
+
+import contextlib
+
+import pytest
+import torch
+import triptych_inductor
+from torch.fx.experimental.proxy_tensor import make_fx
+from triptych_inductor.runtime.cuda import replay
+from triptych_inductor.runtime.cuda.replay import Replay, ReplayFacts, replay_facts
+
+
+class FakeGraph:
+    """Stands for a CUDA graph: what ran while it was recorded runs again, on the same tensors."""
+
+    made = []
+
+    def __init__(self):
+        self.work, self.replays = None, 0
+        FakeGraph.made.append(self)
+
+    def replay(self):
+        self.replays += 1
+        self.work()
+
+
+@pytest.fixture
+def recording(monkeypatch):
+    """torch's recording replaced by one that keeps a closure; gives a function that wraps work on tensors."""
+    FakeGraph.made = []
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: object())
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: contextlib.nullcontext())
+
+    def wrap(function, facts=ReplayFacts("", frozenset())):
+        """`function(inputs, outputs)` writes preallocated outputs; a replay repeats it on the recorded tensors."""
+
+        def run(args):
+            inputs = list(args)
+            args.clear()
+            result, work = function(inputs)
+            if FakeGraph.made and FakeGraph.made[-1].work is None:
+                FakeGraph.made[-1].work = work
+            return result
+
+        return Replay(run, facts)
+
+    return wrap
+
+
+def doubled(inputs):
+    out = torch.empty_like(inputs[0])
+
+    def work():
+        torch.mul(inputs[0], 2, out=out)
+
+    work()
+    return (out,), work
+
+
+def test_second_call_records_and_outputs_are_kept(recording):
+    call = recording(doubled)
+    kept = []
+    for k in range(6):
+        x = torch.full((4,), float(k))
+        kept.append((k, call([x])[0]))
+    assert len(FakeGraph.made) == 1 and FakeGraph.made[0].replays >= 4
+    for k, out in kept:
+        assert out.tolist() == [2.0 * k] * 4
+
+
+def test_weights_are_read_where_they_lie(recording):
+    weight = torch.ones(4)
+
+    def scaled(inputs):
+        out = torch.empty(4)
+        work = lambda: torch.mul(inputs[0], inputs[1], out=out)
+        work()
+        return [out], work
+
+    call = recording(scaled)
+    for k in range(4):
+        assert call([torch.full((4,), float(k)), weight])[0].tolist() == [k * float(weight[0])] * 4
+        weight.add_(1)
+    (recorded,) = call.recordings.values()
+    assert 1 not in recorded.copied
+    moved = torch.full((4,), 10.0)
+    assert call([torch.ones(4), moved])[0].tolist() == [10.0] * 4  # a new address: recorded again, now copied
+    assert 1 in recorded.copied
+
+
+def test_written_inputs_are_written_back(recording):
+    def counted(inputs):
+        work = lambda: inputs[0].add_(1)
+        work()
+        return (inputs[0],), work
+
+    call = recording(counted, ReplayFacts("", frozenset({0})))
+    for k in range(5):
+        x = torch.full((3,), float(k))
+        (out,) = call([x])
+        if k not in (0, 1):  # the recording in Python runs once while it records
+            assert out is x and x.tolist() == [k + 1.0] * 3
+
+
+def test_views_of_inputs_are_views_of_this_calls_inputs(recording):
+    call = recording(lambda inputs: ((inputs[0][1:], 7), lambda: None))
+    for _ in range(4):
+        x = torch.rand(4)
+        view, number = call([x])
+        assert view.data_ptr() == x[1:].data_ptr() and number == 7
+
+
+def test_expanded_tensors(recording):
+    def expanded(inputs):
+        row = torch.empty(3)
+        work = lambda: torch.mul(inputs[0][0], 2, out=row)
+        work()
+        return (row.expand(2, 3),), work
+
+    call = recording(expanded)
+    for k in range(4):
+        (out,) = call([torch.full((3,), float(k)).expand(2, 3)])
+        assert out.tolist() == [[2.0 * k] * 3] * 2
+
+
+def test_shapes_are_recorded_apart(recording):
+    call = recording(doubled)
+    for n in (3, 5, 3, 5, 3, 5):
+        assert call([torch.ones(n)])[0].shape == (n,)
+    assert len(call.recordings) == 2
+
+
+def test_failed_recording_runs_as_it_is(recording, monkeypatch):
+    call = recording(doubled)
+
+    def refuse(*_, **__):
+        raise RuntimeError("no recording today")
+
+    monkeypatch.setattr(torch.cuda, "graph", refuse)
+    call([torch.ones(2)])
+    with pytest.warns(UserWarning, match="no recording today"):
+        assert call([torch.ones(2)])[0].tolist() == [2.0, 2.0]
+    assert "no recording today" in call.reason
+    assert call([torch.ones(2)])[0].tolist() == [2.0, 2.0]
+
+
+def test_reasons_come_from_the_graph():
+    gm = make_fx(lambda x: x + 1, tracing_mode="fake")(torch.ones(3))
+    assert replay_facts(gm).reason == "tensors on cpu"
+    compiled = triptych_inductor.compile(gm, [torch.ones(3)], options={"cudagraphs": True})
+    assert compiled(torch.ones(3)).tolist() == [2.0] * 3 and compiled.replay.reason == "tensors on cpu"
+
+
+def test_written_inputs_are_found():
+    def step(x, buffer):
+        buffer.view(-1).add_(x)
+        return x * 2
+
+    gm = make_fx(step, tracing_mode="fake")(torch.ones(4), torch.ones(2, 2))
+    assert replay_facts(gm).mutated == {1}
+
+
+def test_modes_ask_for_replays():
+    assert triptych_inductor.list_mode_options("reduce-overhead") == {"cudagraphs": True}
+    assert replay._MOST_RECORDINGS >= 8
