@@ -105,6 +105,9 @@ static PyMethodDef METHODS[] = {
      "dispatch_keys a callable, inference whether inference mode is on. True when facts are read through the C ABI, "
      "False\n"
      "when by attribute."},
+    {"dispatch_state", read_dispatch_state, METH_NOARGS,
+     "dispatch_state(): two words that change with this thread's dispatch modes, or None where they are not found."},
+    {"forget_dispatch_state", forget_dispatch_state, METH_NOARGS, "Do without dispatch_state from now on."},
     {"tensor_facts", tensor_facts, METH_O,
      "tensor_facts(tensor): codes of (dtype, device type, device index); -1 without the C ABI."},
     {NULL},

@@ -238,31 +238,18 @@ static int prepare_python(Op *op) {
     return status;
 }
 
-/* constant: (reader, expected): a mode of the process or thread */
-bool check_mode(const Op *op, Run *run) {
-    (void)run;
-    PyObject *value = PyObject_CallNoArgs(PyTuple_GET_ITEM(op->object, 0));
-    bool same = value && equal_exactly(value, PyTuple_GET_ITEM(op->object, 1));
+bool mode_is(PyObject *reader, PyObject *expected) {
+    PyObject *value = PyObject_CallNoArgs(reader);
+    bool same = value && equal_exactly(value, expected);
     Py_XDECREF(value);
     PyErr_Clear();
     return same;
 }
 
-static bool says_false(PyObject *reader) {
-    PyObject *value = PyObject_CallNoArgs(reader);
-    bool off = value == Py_False;
-    Py_XDECREF(value);
-    PyErr_Clear();
-    return off;
-}
-
-/* constant: readers; the first tells of all at once: when that is False, all are */
-static bool check_modes_off(const Op *op, Run *run) {
+/* constant: (reader, expected): a mode of the process or thread */
+bool check_mode(const Op *op, Run *run) {
     (void)run;
-    bool off = says_false(PyTuple_GET_ITEM(op->object, 0));
-    for (Py_ssize_t i = 1; !off && i < PyTuple_GET_SIZE(op->object); i++)
-        if (!says_false(PyTuple_GET_ITEM(op->object, i))) return false;
-    return true;
+    return mode_is(PyTuple_GET_ITEM(op->object, 0), PyTuple_GET_ITEM(op->object, 1));
 }
 
 const OpRow CHECK_ROWS[] = {
@@ -285,6 +272,5 @@ const OpRow CHECK_ROWS[] = {
     {"distinct", check_distinct, prepare_slots},
     {"python", check_python, prepare_python},
     {"mode", check_mode},
-    {"modes_off", check_modes_off},
     {NULL},
 };

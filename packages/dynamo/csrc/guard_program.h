@@ -72,7 +72,10 @@ Py_ssize_t guard_program_run(GuardProgram *program, PyObject *const *locals, PyO
 
 extern const OpRow READ_ROWS[], CHECK_ROWS[], TENSOR_ROWS[], SHAPE_ROWS[]; /* each ends with a NULL name */
 
-PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs); /* torch_api.c */
+/* torch_api.c */
+PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *read_dispatch_state(PyObject *module, PyObject *unused);
+PyObject *forget_dispatch_state(PyObject *module, PyObject *unused);
 
 /* tensor_facts.c */
 PyObject *tensor_facts(PyObject *module, PyObject *tensor);
@@ -83,5 +86,6 @@ enum { TENSOR_SIZE, TENSOR_STRIDE, TENSOR_OFFSET };
 bool equal_exactly(PyObject *left, PyObject *right); /* same type and value, without numbers being confused */
 Py_ssize_t container_length(PyObject *object);       /* -1 when it is no container, no exception */
 bool check_mode(const Op *op, Run *run);
+bool mode_is(PyObject *reader, PyObject *expected);
 
 #endif

@@ -256,6 +256,24 @@ static bool check_default_dtype(const Op *op, Run *run) {
     return torch_api.default_dtype ? torch_api.default_dtype() == op->flag : check_mode(op, run);
 }
 
+/* constant: (reader, expected) ... for modes that the dispatch state shows; data: the words when all of them were right
+ */
+static bool check_dispatch_modes(const Op *op, Run *run) {
+    (void)run;
+    const uint64_t *words = dispatch_state();
+    uint64_t *known = op->data;
+    if (words && known[2] && known[0] == words[0] && known[1] == words[1]) return true;
+    for (Py_ssize_t i = 0; i + 1 < PyTuple_GET_SIZE(op->object); i += 2)
+        if (!mode_is(PyTuple_GET_ITEM(op->object, i), PyTuple_GET_ITEM(op->object, i + 1))) return false;
+    if (words) known[0] = words[0], known[1] = words[1], known[2] = 1;
+    return true;
+}
+
+static int prepare_dispatch_modes(Op *op) {
+    op->data = PyMem_Calloc(3, sizeof(uint64_t));
+    return op->data ? 0 : (PyErr_NoMemory(), -1);
+}
+
 PyObject *tensor_facts(PyObject *module, PyObject *tensor) {
     int32_t dtype, device_type, device_index;
     if (torch_api.tensor_type == NULL || !PyObject_TypeCheck(tensor, torch_api.tensor_type)) {
@@ -273,7 +291,11 @@ PyObject *tensor_facts(PyObject *module, PyObject *tensor) {
 }
 
 const OpRow TENSOR_ROWS[] = {
-    {"tensor", check_tensor, prepare_tensor}, {"no_overlap", check_no_overlap, prepare_no_overlap},
-    {"grad_mode", check_grad_mode},           {"inference_mode", check_inference_mode},
-    {"default_dtype", check_default_dtype},   {NULL},
+    {"tensor", check_tensor, prepare_tensor},
+    {"no_overlap", check_no_overlap, prepare_no_overlap},
+    {"grad_mode", check_grad_mode},
+    {"inference_mode", check_inference_mode},
+    {"dispatch_modes", check_dispatch_modes, prepare_dispatch_modes},
+    {"default_dtype", check_default_dtype},
+    {NULL},
 };

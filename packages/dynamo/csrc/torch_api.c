@@ -41,11 +41,14 @@ static const struct {
     {"_ZN3c1031get_default_dtype_as_scalartypeEv", &torch_api.default_dtype},
 };
 
+static const char DISPATCH_STATE[] = "_ZN3c104impl26raw_local_dispatch_key_setE"; /* a variable of each thread */
+
 static void find_quick_symbols(void *library) {
     for (size_t i = 0; i < sizeof QUICK_SYMBOLS / sizeof *QUICK_SYMBOLS; i++) {
         void *found = dlsym(library, QUICK_SYMBOLS[i].symbol);
         memcpy(QUICK_SYMBOLS[i].place, &found, sizeof found);
     }
+    torch_api.has_dispatch_state = dlsym(library, DISPATCH_STATE) != NULL;
 }
 
 static bool find_symbols(void) {
@@ -74,7 +77,26 @@ static bool find_handle(PyObject *tensor, void *identity) {
     return false;
 }
 
+const uint64_t *dispatch_state(void) {
+    static _Thread_local const uint64_t *words;
+    if (!torch_api.has_dispatch_state) return NULL;
+    if (words == NULL) words = dlsym(find_library(), DISPATCH_STATE);
+    return words;
+}
+
+PyObject *read_dispatch_state(PyObject *module, PyObject *unused) {
+    const uint64_t *words = dispatch_state();
+    if (words == NULL) Py_RETURN_NONE;
+    return Py_BuildValue("(KK)", (unsigned long long)words[0], (unsigned long long)words[1]);
+}
+
+PyObject *forget_dispatch_state(PyObject *module, PyObject *unused) {
+    torch_api.has_dispatch_state = false;
+    Py_RETURN_NONE;
+}
+
 static void forget_quick_ways(void) {
+    torch_api.has_dispatch_state = false;
     torch_api.impl_requires_grad = NULL;
     torch_api.inference_enabled = NULL;
     torch_api.default_dtype = NULL;

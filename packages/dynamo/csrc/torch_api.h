@@ -23,10 +23,15 @@ typedef struct {
     bool (*impl_requires_grad)(const void *);
     bool (*inference_enabled)(void);
     int8_t (*default_dtype)(void);
+    bool has_dispatch_state;
     Py_ssize_t key_word; /* index of the 64-bit word of the tensor that holds its dispatch keys; 0: not known */
 } TorchApi;
 
 extern TorchApi torch_api;
+
+/* Two words of this thread: the dispatch keys that its modes include and exclude (autocast, inference mode, dispatch
+ * modes, function transforms). NULL where they are not found. */
+const uint64_t *dispatch_state(void);
 
 static inline Handle handle_of(PyObject *tensor) { return (char *)tensor + torch_api.offset; }
 static inline const uint64_t *impl_of(PyObject *tensor) { return *(const uint64_t **)handle_of(tensor); }

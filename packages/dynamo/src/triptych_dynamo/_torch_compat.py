@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import Source as TorchSource
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -23,13 +24,15 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 __all__ = [
-    "any_autocast",
     "CANNOT_FAKE",
     "FakeTensor",
     "FakeTensorMode",
     "ShapeEnv",
     "TensorBase",
     "dispatch_keys",
+    "dispatch_mode_count",
+    "function_mode_count",
+    "enable_python_dispatcher",
     "is_fake",
     "is_symbolic_tracing",
     "make_fake_mode",
@@ -37,6 +40,7 @@ __all__ = [
     "new_symbol",
     "symbolic_int",
     "tensor_version",
+    "transform_level",
     "user_marks",
 ]
 
@@ -139,8 +143,10 @@ def dispatch_keys(tensor: torch.Tensor) -> int:
     return torch._C._dispatch_keys(tensor).raw_repr()
 
 
-def _some_autocast() -> bool:
-    return any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+dispatch_mode_count: Callable[[], int] = torch._C._len_torch_dispatch_stack
+function_mode_count: Callable[[], int] = torch._C._len_torch_function_stack
 
 
-any_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", _some_autocast)
+def transform_level() -> int:
+    """How many transforms (vmap, grad ...) are under way; 0 outside of all."""
+    return torch._C._functorch.maybe_current_level() or 0

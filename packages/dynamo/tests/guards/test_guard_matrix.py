@@ -7,6 +7,7 @@ import types
 import pytest
 import sympy
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from triptych_dynamo.guards import torch_facts
 from triptych_dynamo.guards.facts import KINDS, Guard, PythonFact, ShapeFact, TensorFacts
 from triptych_dynamo.guards.program import compile_guards
@@ -459,6 +460,16 @@ def autocast_switch(device):
         torch.set_autocast_enabled(device, False)
 
 
+@contextlib.contextmanager
+def function_transform():
+    """The inside of a vmap."""
+    torch._C._functorch._vmap_increment_nesting(2, "error")
+    try:
+        yield
+    finally:
+        torch._C._functorch._vmap_decrement_nesting()
+
+
 @pytest.mark.parametrize(
     "name,expected,enter",
     [
@@ -467,6 +478,9 @@ def autocast_switch(device):
         ("autocast_cpu", False, lambda: torch.autocast("cpu")),
         ("autocast_cuda", False, lambda: autocast_switch("cuda")),
         ("autocast_cpu_dtype", torch.bfloat16, lambda: torch.autocast("cpu", dtype=torch.float16)),
+        ("dispatch_modes", 0, TorchDispatchMode),
+        ("function_modes", 0, lambda: torch.device("cpu")),
+        ("function_transforms", 0, function_transform),
         ("default_device", torch.device("cpu"), lambda: torch.device("meta")),
     ],
 )
@@ -502,3 +516,30 @@ def test_autocast_of_one_device_only():
     with torch.autocast("cpu"):
         assert not holds(off, 0)
         assert holds(Guard("mode", None, ("autocast_cpu", True)), 0)
+
+
+def test_modes_of_each_thread():
+    import threading
+
+    fn = make_function()
+    names = ("autocast_cpu", "autocast_cuda", "autocast_xpu")
+    guards = [Guard("mode", None, (name, False)) for name in names] + [Guard("mode", None, ("inference_mode", False))]
+    program = compile_guards(guards, fn.__code__)
+    seen = []
+
+    def other():
+        seen.append(program.failed((0, 0), fn))
+        with torch.autocast("cpu"):
+            seen.append(program.failed((0, 0), fn))
+            barrier.wait()
+            barrier.wait()
+            seen.append(program.failed((0, 0), fn))
+
+    barrier = threading.Barrier(2)
+    thread = threading.Thread(target=other)
+    thread.start()
+    barrier.wait()
+    mine = [program.failed((0, 0), fn) for _ in range(3)]
+    barrier.wait()
+    thread.join()
+    assert mine == [None] * 3 and seen[0] is None and seen[1] is not None and seen[2] is not None

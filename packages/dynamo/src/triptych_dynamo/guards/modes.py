@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from triptych_dynamo._torch_compat import any_autocast as any_autocast
+from triptych_dynamo import _torch_compat
 
 READERS: dict[str, Callable[[], Any]] = {
     "grad_mode": torch.is_grad_enabled,
@@ -21,6 +21,9 @@ READERS: dict[str, Callable[[], Any]] = {
     "deterministic": torch.are_deterministic_algorithms_enabled,
     "autocast_cache": torch.is_autocast_cache_enabled,
     "num_threads": torch.get_num_threads,
+    "dispatch_modes": _torch_compat.dispatch_mode_count,
+    "function_modes": _torch_compat.function_mode_count,
+    "function_transforms": _torch_compat.transform_level,
     "float32_matmul_precision": torch.get_float32_matmul_precision,
 }
 
@@ -42,6 +45,11 @@ def reader(name: str) -> Callable[[], Any]:
     raise KeyError(f"no mode is called {name!r}; there are {', '.join(READERS)}, autocast_<device>[_dtype]")
 
 
-def is_autocast_switch(name: str) -> bool:
-    """Whether the mode says that autocast is on for a device."""
+def shows_in_dispatch_state(name: str, expected: Any) -> bool:
+    """Whether a change of the mode away from `expected` changes the thread's dispatch state (`_eval_frame.dispatch_state`).
+
+    The state has one bit for "some dispatch mode" and "some function transform", not their number.
+    """
+    if name in ("dispatch_modes", "function_transforms"):
+        return expected == 0
     return name.startswith("autocast_") and not name.endswith("_dtype") and name not in READERS

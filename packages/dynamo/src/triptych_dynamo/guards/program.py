@@ -232,20 +232,21 @@ def _mode(builder: ProgramBuilder, index: int, guard: Guard) -> None:
     elif name == "default_dtype":
         ensure_bound()
         builder.emit(name, index, flag=dtype_code(expected), constant=(read, expected))
-    elif expected is False and modes.is_autocast_switch(name):
-        _autocasts_off(builder, index)
+    elif modes.shows_in_dispatch_state(name, expected):
+        _dispatch_modes(builder, index)
     else:
         builder.emit("mode", index, constant=(read, expected))
 
 
-def _autocasts_off(builder: ProgramBuilder, index: int) -> None:
-    """One operation for all guards that autocast is off on some device."""
-    readers = [modes.any_autocast]
+def _dispatch_modes(builder: ProgramBuilder, index: int) -> None:
+    """One operation for all guards on modes that the thread's dispatch state tells of at once."""
+    ensure_bound()
+    pairs: list[Any] = []
     for other, guard in enumerate(builder.guards):
-        if guard.kind == "mode" and guard.value[1] is False and modes.is_autocast_switch(guard.value[0]):
+        if guard.kind == "mode" and modes.shows_in_dispatch_state(*guard.value):
             builder.done.add(other)
-            readers.append(modes.reader(guard.value[0]))
-    builder.emit("modes_off", index, constant=tuple(readers))
+            pairs += [modes.reader(guard.value[0]), guard.value[1]]
+    builder.emit("dispatch_modes", index, constant=tuple(pairs))
 
 
 def _shape(builder: ProgramBuilder, index: int, guard: Guard) -> None:

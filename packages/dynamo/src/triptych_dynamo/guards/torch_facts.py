@@ -22,7 +22,7 @@ def bind(direct: bool = True) -> bool:
     """
     sample = torch.empty(1, dtype=torch.get_default_dtype(), device="cpu", requires_grad=True)
     others = (torch.empty(1, dtype=torch.complex64, device="cpu").conj(), torch.empty(1, device="meta"))
-    return _eval_frame.init_torch(
+    bound = _eval_frame.init_torch(
         (sample, *others),
         sample._cdata,
         TensorBase,
@@ -31,6 +31,21 @@ def bind(direct: bool = True) -> bool:
         torch.is_inference_mode_enabled(),
         direct=direct,
     )
+    if not _state_follows_modes():
+        _eval_frame.forget_dispatch_state()
+    return bound
+
+
+def _state_follows_modes() -> bool:
+    """Whether the words of `dispatch_state` change with a mode and change back: a check of what the extension found."""
+    device = "cpu"
+    before, enabled = _eval_frame.dispatch_state(), torch.is_autocast_enabled(device)
+    torch.set_autocast_enabled(device, not enabled)
+    inside = _eval_frame.dispatch_state()
+    torch.set_autocast_enabled(device, enabled)
+    with torch.inference_mode(not torch.is_inference_mode_enabled()):
+        inferring = _eval_frame.dispatch_state()
+    return before not in (inside, inferring) and before == _eval_frame.dispatch_state()
 
 
 _bound: list[bool] = []
