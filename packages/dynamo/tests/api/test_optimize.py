@@ -447,3 +447,15 @@ def test_tensors_that_no_graph_holds_break_it(make: Any) -> None:
         assert got[1] is x and got[2] is type(x) and type(got[3]) is type(expected[3])
         assert torch.equal(got[0], expected[0])
     assert torch.equal(compiled(y, y)[3], y * 2.0)
+
+
+def test_changed_object_that_is_two_objects_later() -> None:
+    def fn(x: torch.Tensor, a: list[int], b: list[int]) -> torch.Tensor:
+        a.append(1)
+        return x + len(b)
+
+    compiled, x = td.optimize("eager", fullgraph=True)(fn), torch.ones(1)
+    assert compiled(x, [], []).item() == 1
+    one: list[int] = []
+    assert compiled(x, one, one).item() == 2
+    assert one == [1]

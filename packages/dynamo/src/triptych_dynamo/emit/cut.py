@@ -121,7 +121,7 @@ class Cut:
         tail: list[Instruction] = []
         after = self._fall_through(breaking)
         if breaking.target is not None and breaking.opname in JUMP_OPS:
-            tail = self._jump_stub(breaking)
+            tail = self._jump_stub(breaking, mapping)
         behind = self._stub(after) if after is not None else []
         code = [*body[: self.last + 1], *behind, *body[self.last + 1 :], *tail]
         return [*build.jump(body[self.start]), *code]
@@ -142,6 +142,8 @@ class Cut:
             breaking.opname = "LOAD_GLOBAL" if breaking.opname == "LOAD_GLOBAL" else "LOAD_ATTR"
             breaking.flags = 0
             outputs = [False, True] if FACTS.null_first else [True, False]
+        elif breaking.opname == "PUSH_NULL":
+            outputs = [False]
         else:
             outputs = [True] * (taken + self._group_effect(breaking, jump))
         return Successor(position, (*before[:kept], *outputs), kept)
@@ -152,14 +154,14 @@ class Cut:
         group = self.instructions[self.start : self.last + 1]
         return sum(effect(row.opname, row.arg, jump) for row in group)
 
-    def _jump_stub(self, breaking: Instruction) -> list[Instruction]:
+    def _jump_stub(self, breaking: Instruction, mapping: dict[Instruction, Instruction]) -> list[Instruction]:
         """The stub at the jump's target; an exhausted FOR_ITER passes the instructions that it skips first."""
         original = self.instructions[self.last].target
         assert original is not None
         position = self.frame.program.index[original]
         stub: list[Instruction] = []
         if breaking.opname == "FOR_ITER":
-            stub = copy_instructions(self.instructions[position : position + LOOP.for_iter_skip])
+            stub = copy_instructions(self.instructions[position : position + LOOP.for_iter_skip], mapping)
             position += LOOP.for_iter_skip
         stub += self._stub(self._successor(breaking, position, jump=True))
         breaking.target = stub[0]

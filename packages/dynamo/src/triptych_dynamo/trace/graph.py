@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from triptych_dynamo._torch_compat import CANNOT_FAKE, tensor_version
+from triptych_dynamo._torch_compat import CANNOT_FAKE, enable_python_dispatcher, tensor_version
 from triptych_dynamo.trace.purity import has_effect
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
@@ -87,7 +87,7 @@ class GraphBuilder:
     def run_fake(self, tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
         """Run the function on fake tensors under the modes that the traced program has set."""
         try:
-            with self.trace.shapes.fake_mode:
+            with enable_python_dispatcher(), self.trace.shapes.fake_mode:
                 if isinstance(target, str):
                     return getattr(args[0], target)(*args[1:], **kwargs)
                 return target(*args, **kwargs)

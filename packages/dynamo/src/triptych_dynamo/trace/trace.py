@@ -90,7 +90,7 @@ class Trace:
         """Add a guard once. Guards without a source (constants of the trace) are dropped, except the sourceless
         kinds.
         """
-        if source is None and kind not in ("mode", "shape", "no_overlap", "python"):
+        if source is None and kind not in ("mode", "shape", "no_overlap", "distinct", "python"):
             return
         if isinstance(source, PinnedSource) and kind in ("is", "is_weak", "type_is"):
             return
@@ -235,6 +235,7 @@ class Trace:
         Tensors that modules own are taken as they are now relative to each other; pairs with another input are guarded.
         """
         self.shapes.add_guards(self)
+        self._guard_distinct()
         tensors = [source for node, source in self.graph.inputs.items() if isinstance(node.meta["val"], torch.Tensor)]
         written = [self.graph.inputs[node] for node in self.graph.mutated_inputs() if node in self.graph.inputs]
         pairs: set[frozenset[Source]] = set()
@@ -244,6 +245,18 @@ class Trace:
                 if len(pair) == 2 and pair not in pairs and not (is_owned(source) and is_owned(other)):
                     pairs.add(pair)
                     self.guard("no_overlap", None, (source, other))
+
+    def _guard_distinct(self) -> None:
+        """Objects that the program changed are none of the others of their type that it read."""
+        changed = {type(obj) for obj, value in self._wrapped.values() if value in self.effects}
+        for cls in changed:
+            sources = [
+                value.source
+                for obj, value in self._wrapped.values()
+                if type(obj) is cls and value.source is not None and not isinstance(value.source, PinnedSource)
+            ]
+            if len(sources) > 1:
+                self.guard("distinct", None, tuple(sources))
 
     # -- places in the user's code -----------------------------------------------------------------------------------
     def user_line(self) -> str:
