@@ -46,7 +46,7 @@ def reader(name: str) -> Callable[[], Any]:
 
 
 def shows_in_dispatch_state(name: str, expected: Any) -> bool:
-    """Whether a change of the mode away from `expected` changes the thread's dispatch state (`_eval_frame.dispatch_state`).
+    """Whether the mode cannot leave `expected` without a change of the thread's dispatch state.
 
     The state has one bit for "some dispatch mode" and "some function transform", not their number.
     """

@@ -245,8 +245,9 @@ def _check_python(guard: Guard, *values: Any) -> Found:
 
 def describe_tensor(facts: TensorFacts, value: Any) -> Found:
     """What differs between a tensor and the facts, or None."""
-    if type(value) is not facts.cls:
-        return f"its type is {type(value).__qualname__}, expected {facts.cls.__qualname__}"
+    cls: Any = type(value)
+    if cls is not facts.cls:
+        return f"its type is {cls.__qualname__}, expected {facts.cls.__qualname__}"
     rows: tuple[tuple[str, Any, Any], ...] = (
         ("rank", value.dim(), len(facts.sizes)),
         ("dtype", value.dtype, facts.dtype),
