@@ -1,4 +1,5 @@
-"""The only place of this package that touches names of torch without a public promise, and their differences by release."""
+"""The only place of this package that touches names of torch without a public promise, and their differences by
+release."""
 
 from __future__ import annotations
 
@@ -18,7 +19,11 @@ def symbol_hints(values: Iterable[Any]) -> dict[Any, int]:
     """Typical values of the symbols in fake tensors and SymInts, as their shape environment recorded them."""
     hints: dict[Any, int] = {}
     for value in values:
-        numbers = [*value.shape, *value.stride()] if isinstance(value, torch.Tensor) and value.layout is torch.strided else [value]
+        numbers = (
+            [*value.shape, *value.stride()]
+            if isinstance(value, torch.Tensor) and value.layout is torch.strided
+            else [value]
+        )
         for number in numbers:
             if isinstance(number, torch.SymInt) and number.node.expr.is_Symbol and number.node.has_hint():
                 hints[number.node.expr] = int(number.node.hint)

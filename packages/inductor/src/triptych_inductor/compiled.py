@@ -47,7 +47,8 @@ class KernelInfo:
     @staticmethod
     def from_json(item: dict[str, Any]) -> KernelInfo:
         """What `dataclasses.asdict` and JSON made of a `KernelInfo`."""
-        return KernelInfo(**{k: tuple(v) if isinstance(v, list) else v for k, v in item.items()})  # type: ignore[arg-type]
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
+        return KernelInfo(**values)
 
 
 @dataclass

@@ -1,7 +1,8 @@
-"""The container of artifacts: named byte strings and a JSON description in one checksummed, relocatable block. No pickle.
+"""The container of artifacts: named byte strings and a JSON description in one checksummed, relocatable block. No
+pickle.
 
-Layout: magic, SHA-256 of the rest, length of the header (8 bytes, little endian), header (JSON: `description`, and name, offset,
-length of each blob), blobs.
+Layout: magic, SHA-256 of the rest, length of the header (8 bytes, little endian), header (JSON: `description`, and
+name, offset, length of each blob), blobs.
 """
 
 from __future__ import annotations

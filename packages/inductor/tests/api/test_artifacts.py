@@ -6,9 +6,8 @@ import sys
 
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
-
 import triptych_inductor
+from torch.fx.experimental.proxy_tensor import make_fx
 from triptych_inductor import ArtifactError, CompiledGraph
 
 
@@ -43,7 +42,12 @@ def test_fresh_process_needs_no_compiler(package, tmp_path):
         "torch.testing.assert_close(out, (torch.softmax(x @ w, -1).sum(0), x.relu()))\n"
         "assert not any(name.startswith(('torch._dynamo', 'torch._inductor')) for name in sys.modules)\n"
     )
-    environment = {**os.environ, "PATH": str(tmp_path), "CXX": "no-such-compiler", "TRIPTYCH_CACHE_DIR": str(tmp_path / "c")}
+    environment = {
+        **os.environ,
+        "PATH": str(tmp_path),
+        "CXX": "no-such-compiler",
+        "TRIPTYCH_CACHE_DIR": str(tmp_path / "c"),
+    }
     subprocess.run([sys.executable, "-c", script, str(path), str(tmp_path / "inputs.pt")], check=True, env=environment)
 
 

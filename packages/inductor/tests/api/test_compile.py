@@ -5,10 +5,9 @@ import operator
 import pytest
 import torch
 import torch.nn.functional as F
+import triptych_inductor
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
-
-import triptych_inductor
 from triptych_inductor import LoweringError, Options, OptionsError
 
 aten = torch.ops.aten

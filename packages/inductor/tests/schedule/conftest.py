@@ -1,8 +1,7 @@
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
-
 import triptych_inductor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 
 class Checker:

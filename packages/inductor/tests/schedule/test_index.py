@@ -5,7 +5,6 @@ import itertools
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
-
 from triptych_inductor.ir.extents import contiguous_strides, is_dense, quotient, same, tidy
 from triptych_inductor.ir.index import Index, Quotient, Var, floordiv, remainder
 

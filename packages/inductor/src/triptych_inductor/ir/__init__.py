@@ -1,1 +1,2 @@
-"""The intermediate form between lowering and scheduling: index arithmetic, buffers, lazy tensors, loop nodes, extern nodes."""
+"""The intermediate form between lowering and scheduling: index arithmetic, buffers, lazy tensors, loop nodes, extern
+nodes."""

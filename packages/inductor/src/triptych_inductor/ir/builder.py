@@ -25,9 +25,10 @@ from triptych_inductor.loops import ops
 from triptych_inductor.loops.table import reduction_dtype
 
 # Note [When a lazy tensor is realised]
-# Inlining recomputes, storing costs memory traffic unless fusion keeps the value in the kernel. A tensor of several users is stored
-# when recomputing it is dear (its arithmetic weighs HEAVY or more) or reads more than storing it would (two or more buffers). Any recipe
-# is stored once it weighs LIMIT or reads READ_LIMIT buffers, which bounds the size of inlined expressions.
+# Inlining recomputes, storing costs memory traffic unless fusion keeps the value in the kernel. A tensor of several
+# users is stored when recomputing it is dear (its arithmetic weighs HEAVY or more) or reads more than storing it
+# would (two or more buffers). Any recipe is stored once it weighs LIMIT or reads READ_LIMIT buffers, which bounds the
+# size of inlined expressions.
 HEAVY = 6
 LIMIT = 160
 READ_LIMIT = 12
@@ -120,7 +121,8 @@ class Builder:
         return self.copy(tensor, stride)
 
     def consider(self, tensor: LazyTensor, users: int) -> None:
-        """Realise a new result where inlining it into its users would be dear; see Note [When a lazy tensor is realised]."""
+        """Realise a new result where inlining it into its users would be dear; see Note [When a lazy tensor is
+        realised]."""
         if tensor.strided is not None or tensor.base is not None:
             return
         pending = tensor.pending()
@@ -156,7 +158,8 @@ class Builder:
         dtype: torch.dtype,
         keepdim: bool = False,
     ) -> tuple[LazyTensor, ...]:
-        """Reduce over `dims`, accumulating in `dtype`: one result (welford: mean, m2, count) in the accumulation dtype."""
+        """Reduce over `dims`, accumulating in `dtype`: one result (welford: mean, m2, count) in the accumulation
+        dtype."""
         reduced = set(dims)
         indices = fresh_axes(value.size)
         kept_size = tuple([1 if d in reduced else e for d, e in enumerate(value.size)])
@@ -244,12 +247,12 @@ def _is_channels_last(tensor: LazyTensor) -> bool:
     if tensor.ndim != 4 or tensor.strided.stride[1] != 1:
         return False
     wanted = extents.channels_last_strides(tensor.size)
-    return _strides_agree(tensor.strided, wanted) and not _strides_agree(tensor.strided, contiguous_strides(tensor.size))
+    return _strides_agree(tensor.strided, wanted) and not _strides_agree(
+        tensor.strided, contiguous_strides(tensor.size)
+    )
 
 
 def _strides_agree(window: Strided, stride: Sequence[Extent]) -> bool:
     """Whether the strides are equal where they matter (dimensions of size 1 do not)."""
     pairs = [(s, w) for s, w, e in zip(window.stride, stride, window.size, strict=True) if e != 1]
     return any(e == 0 for e in window.size) or same_all([a for a, _ in pairs], [b for _, b in pairs])
-
-

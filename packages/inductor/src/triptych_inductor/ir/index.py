@@ -1,8 +1,8 @@
 """Index arithmetic: `const + sum(coefficient * atom)`, the small integer form in which all addressing is done.
 
 An atom is a loop variable, an indirect variable (a loaded index), or a quotient or remainder of another index by an
-extent. Coefficients and constants are extents: ints for static shapes, sympy expressions otherwise. sympy is reached only
-for symbolic coefficients and when an index is handed to a code generator (`to_sympy`).
+extent. Coefficients and constants are extents: ints for static shapes, sympy expressions otherwise. sympy is reached
+only for symbolic coefficients and when an index is handed to a code generator (`to_sympy`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Var:
 
 
 class Indirect:
-    """A loaded index into an axis of `extent`. Identified by the number of the value that makes it, within one record."""
+    """A loaded index into an axis of `extent`. Identified by the number of the value that makes it, within one
+    record."""
 
     __slots__ = ("number", "extent")
 
@@ -279,7 +280,7 @@ def floordiv(index: Index, divisor: Extent) -> Index:
     if not rest.nonnegative:
         whole, rest = ZERO, index
     if len(rest.terms) == 1 and rest.const == 0:
-        (atom, coefficient), = rest.terms.items()
+        ((atom, coefficient),) = rest.terms.items()
         if isinstance(atom, Quotient) and not atom.remainder and coefficient == 1:
             return whole + Index({Quotient(atom.inner, times(atom.divisor, divisor), False): 1})
     return whole + Index({Quotient(rest, divisor, False): 1})
@@ -295,7 +296,7 @@ def remainder(index: Index, divisor: Extent) -> Index:
     if not rest.nonnegative:
         rest = index
     if len(rest.terms) == 1 and rest.const == 0:
-        (atom, coefficient), = rest.terms.items()
+        ((atom, coefficient),) = rest.terms.items()
         if isinstance(atom, Quotient) and atom.remainder and coefficient == 1:
             if quotient(atom.divisor, divisor) is not None:
                 return remainder(atom.inner, divisor)

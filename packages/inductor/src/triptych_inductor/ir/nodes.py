@@ -1,4 +1,5 @@
-"""What lowering produces: buffers, and the nodes that fill them (loop nodes and extern calls), gathered in an `IRGraph`."""
+"""What lowering produces: buffers, and the nodes that fill them (loop nodes and extern calls), gathered in an
+`IRGraph`."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from triptych_inductor.loops.handlers import Value
 class Buffer:
     """Memory of one tensor. `offset` is the storage offset of a graph input (its data pointer is element 0 here).
 
-    `kind`: "input", "constant" (a tensor attribute of the graph), "temporary" (allocated by the wrapper) or "extern" (allocated by
-    the call that makes it).
+    `kind`: "input", "constant" (a tensor attribute of the graph), "temporary" (allocated by the wrapper) or "extern"
+    (allocated by the call that makes it).
     """
 
     name: str
@@ -61,7 +62,8 @@ class Strided:
 
 @dataclass(eq=False)
 class LoopNode:
-    """One loop nest that writes its buffers: pointwise, a reduction over `reduction`, or a scatter (atomic adds, indirect stores).
+    """One loop nest that writes its buffers: pointwise, a reduction over `reduction`, or a scatter (atomic adds,
+    indirect stores).
 
     `axes` and `reduction` are its loop variables; `values` its body in SSA form over them.
     """
@@ -109,8 +111,9 @@ class LoopNode:
 class ExternNode:
     """A call of a torch function or ATen op on buffers.
 
-    `args` and `kwargs` are nested structures whose leaves are `Strided` windows, extents and plain constants. `outputs` are the
-    buffers made (None where the op gives none). With `out` the call writes into `outputs[0]`, which the wrapper allocates.
+    `args` and `kwargs` are nested structures whose leaves are `Strided` windows, extents and plain constants.
+    `outputs` are the buffers made (None where the op gives none). With `out` the call writes into `outputs[0]`, which
+    the wrapper allocates.
     `symbols`: symbol -> position in the outputs of a number that the call gives. `mutates`: buffers written in place.
     """
 
@@ -178,8 +181,8 @@ def walk(values: list[Value]) -> Iterator[Value]:
 class IRGraph:
     """A lowered graph: buffers by name, nodes in program order, what comes in and what goes out.
 
-    `inputs` holds a buffer, a symbol, or None (unused scalar) for each argument. `outputs` holds `Strided` windows, extents and
-    plain constants; `output_kind` is "single", "tuple" or "list".
+    `inputs` holds a buffer, a symbol, or None (unused scalar) for each argument. `outputs` holds `Strided` windows,
+    extents and plain constants; `output_kind` is "single", "tuple" or "list".
     """
 
     buffers: dict[str, Buffer] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Recording loop bodies with `Index` addresses, and replaying the record for a code generator with sympy ones.
 
-The record is the SSA form of `loops.handlers`; only the addresses differ (`Index` instead of sympy), so that recording and
-fusing never pay for sympy. `IndexRecorder` also remembers which lazy tensor was evaluated at which index, so that a
-value used along many paths is evaluated once.
+The record is the SSA form of `loops.handlers`; only the addresses differ (`Index` instead of sympy), so that
+recording and fusing never pay for sympy. `IndexRecorder` also remembers which lazy tensor was evaluated at which
+index, so that a value used along many paths is evaluated once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Lazy tensors: what lowering functions take and give.
 
-A lazy tensor is a recipe for one element (`at`). It costs nothing until it is realised, that is stored to a buffer by a loop
-node; from then on its recipe is a load. Views are recipes that translate the index, and stay strided windows where
-that is possible.
+A lazy tensor is a recipe for one element (`at`). It costs nothing until it is realised, that is stored to a buffer by
+a loop node; from then on its recipe is a load. Views are recipes that translate the index, and stay strided windows
+where that is possible.
 
 Elements of half types are computed in float32: `at` of a bfloat16 tensor gives a float32 value (see `compute_dtype`).
 """
@@ -37,10 +37,24 @@ class LazyTensor:
     """A tensor of known size, dtype and device whose elements are computed on demand.
 
     `parents`: the lazy tensors its recipe reads; `weight`: the price of its own arithmetic (an addition is 1).
-    `stride`: the strides that eager's result would have (None: contiguous). `layout`: strides that suit its users better.
+    `stride`: the strides that eager's result would have (None: contiguous). `layout`: strides that suit its users
+    better.
     """
 
-    __slots__ = ("builder", "size", "dtype", "device", "recipe", "parents", "weight", "stride", "layout", "strided", "base", "restride")
+    __slots__ = (
+        "builder",
+        "size",
+        "dtype",
+        "device",
+        "recipe",
+        "parents",
+        "weight",
+        "stride",
+        "layout",
+        "strided",
+        "base",
+        "restride",
+    )
 
     def __init__(
         self,
@@ -150,7 +164,8 @@ def view(
     translate: Callable[[Indices], Sequence[Index]],
     restride: Callable[[Strided], Strided | None],
 ) -> LazyTensor:
-    """A view of `base`: `translate` maps its indices to the base's; `restride` gives the same as a strided window, or None.
+    """A view of `base`: `translate` maps its indices to the base's; `restride` gives the same as a strided window, or
+    None.
 
     `restride` must decide by structure alone, so that it can be asked again when the base is realised later.
     """

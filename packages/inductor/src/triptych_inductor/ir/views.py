@@ -1,4 +1,5 @@
-"""Views as index translations: reshape, permute, expand, slice and their kin, each with its strided form where it has one."""
+"""Views as index translations: reshape, permute, expand, slice and their kin, each with its strided form where it has
+one."""
 
 from __future__ import annotations
 

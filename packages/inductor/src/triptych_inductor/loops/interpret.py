@@ -1,6 +1,8 @@
-"""Reference executor of `Kernel`: evaluates bodies on whole index grids with torch. The oracle of code generators; slow.
+"""Reference executor of `Kernel`: evaluates bodies on whole index grids with torch. The oracle of code generators;
+slow.
 
-Every value is a tensor that broadcasts over (outer axes..., reduction axes...); addresses are int64 tensors of the same kind.
+Every value is a tensor that broadcasts over (outer axes..., reduction axes...); addresses are int64 tensors of the
+same kind.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ class InterpretError(RuntimeError):
 class _Grid(OpsHandler):
     """Evaluates one stage."""
 
-    def __init__(self, buffers: Mapping[str, torch.Tensor], symbols: dict[Any, Any], shape: Sequence[int], reduced: int) -> None:
+    def __init__(
+        self, buffers: Mapping[str, torch.Tensor], symbols: dict[Any, Any], shape: Sequence[int], reduced: int
+    ) -> None:
         self.buffers = buffers
         self.symbols = symbols
         self.shape = tuple(shape)

@@ -1,7 +1,7 @@
 """Batch normalisation in its several ATen spellings, forward and backward.
 
-Statistics are taken over all dimensions but the second. The kernels fuse as the scheduler sees fit: one row kernel for contiguous
-inputs, statistics and normalisation apart for channels-last ones.
+Statistics are taken over all dimensions but the second. The kernels fuse as the scheduler sees fit: one row kernel
+for contiguous inputs, statistics and normalisation apart for channels-last ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def _flat(x: LazyTensor, statistic: LazyTensor) -> LazyTensor:
     return views.reshape(statistic, (x.size[1],))
 
 
-def _normalised(ctx: Context, x: LazyTensor, center: LazyTensor, rstd: LazyTensor, weight: Any, bias: Any) -> LazyTensor:
+def _normalised(
+    ctx: Context, x: LazyTensor, center: LazyTensor, rstd: LazyTensor, weight: Any, bias: Any
+) -> LazyTensor:
     parts = [None if p is None else _channel(x, p) for p in (weight, bias)]
     return affine(x, center, rstd, parts[0], parts[1], x.dtype)
 
@@ -59,10 +61,20 @@ def _updated(old: LazyTensor, new: LazyTensor, momentum: float) -> LazyTensor:
     return pointwise(blend, old, to_dtype(new, compute), dtype=old.dtype, compute=compute, weight=3)
 
 
-def _running(x: LazyTensor, mean_: LazyTensor, var: LazyTensor, center: LazyTensor, m2: LazyTensor, count: Extent, momentum: float) -> Any:
+def _running(
+    x: LazyTensor,
+    mean_: LazyTensor,
+    var: LazyTensor,
+    center: LazyTensor,
+    m2: LazyTensor,
+    count: Extent,
+    momentum: float,
+) -> Any:
     """Running statistics after this batch (the variance is the unbiased one)."""
     acc = m2.dtype
-    unbiased = pointwise(formula(lambda s, n: s / maximum(n - 1, 1)), _flat(x, m2), count, dtype=acc, compute=acc, weight=5)
+    unbiased = pointwise(
+        formula(lambda s, n: s / maximum(n - 1, 1)), _flat(x, m2), count, dtype=acc, compute=acc, weight=5
+    )
     return _updated(mean_, _flat(x, center), momentum), _updated(var, unbiased, momentum)
 
 
@@ -76,7 +88,9 @@ def _training(
     return [output, _flat(x, center), _flat(x, rstd)], running
 
 
-def _inference(ctx: Context, x: LazyTensor, weight: Any, bias: Any, mean_: LazyTensor, var: LazyTensor, eps: float) -> list[LazyTensor]:
+def _inference(
+    ctx: Context, x: LazyTensor, weight: Any, bias: Any, mean_: LazyTensor, var: LazyTensor, eps: float
+) -> list[LazyTensor]:
     """Normalisation with known statistics: one multiplication and addition with per-channel numbers."""
     acc = compute_dtype(x.dtype)
 
@@ -93,7 +107,13 @@ def _inference(ctx: Context, x: LazyTensor, weight: Any, bias: Any, mean_: LazyT
     shift = pointwise(shifting, mean_, scale, *([bias] if bias is not None else []), dtype=acc, compute=acc, weight=2)
     x.builder.realise(shift)
     output = pointwise(
-        formula(lambda v, a, b: v * a + b), x, _channel(x, scale), _channel(x, shift), dtype=x.dtype, compute=acc, weight=2
+        formula(lambda v, a, b: v * a + b),
+        x,
+        _channel(x, scale),
+        _channel(x, shift),
+        dtype=x.dtype,
+        compute=acc,
+        weight=2,
     )
     empty = LazyTensor(x.builder, (0,), acc, x.device, lambda i: constant(0, acc), weight=0)
     return [output, empty, empty]
@@ -105,7 +125,15 @@ def _is_empty(x: LazyTensor) -> bool:
 
 @register_lowering(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
 def native_batch_norm(
-    ctx: Context, x: LazyTensor, weight: Any, bias: Any, mean_: Any, var: Any, training: bool, momentum: float, eps: float
+    ctx: Context,
+    x: LazyTensor,
+    weight: Any,
+    bias: Any,
+    mean_: Any,
+    var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Any:
     if _is_empty(x):
         return NotImplemented
@@ -120,13 +148,23 @@ def native_batch_norm(
 
 
 @register_lowering(aten._native_batch_norm_legit.no_stats)
-def batch_norm_no_stats(ctx: Context, x: LazyTensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
+def batch_norm_no_stats(
+    ctx: Context, x: LazyTensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> Any:
     return NotImplemented if _is_empty(x) else _training(ctx, x, weight, bias, None, None, momentum, eps)[0]
 
 
 @register_lowering(aten._native_batch_norm_legit_functional.default)
 def batch_norm_functional(
-    ctx: Context, x: LazyTensor, weight: Any, bias: Any, mean_: LazyTensor, var: LazyTensor, training: bool, momentum: float, eps: float
+    ctx: Context,
+    x: LazyTensor,
+    weight: Any,
+    bias: Any,
+    mean_: LazyTensor,
+    var: LazyTensor,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> Any:
     if _is_empty(x):
         return NotImplemented

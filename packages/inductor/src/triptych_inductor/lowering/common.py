@@ -70,7 +70,13 @@ def constant(value: Scalar, dtype: torch.dtype) -> Value:
     return ops.constant(value, dtype)
 
 
-_SYMBOLIC_CALLS = {"ToFloat": None, "TruncToInt": "trunc", "OpaqueUnaryFn_sqrt": "sqrt", "Min": "minimum", "Max": "maximum"}
+_SYMBOLIC_CALLS = {
+    "ToFloat": None,
+    "TruncToInt": "trunc",
+    "OpaqueUnaryFn_sqrt": "sqrt",
+    "Min": "minimum",
+    "Max": "maximum",
+}
 _SYMBOLIC_DIVISIONS = {"IntTrueDiv": "truediv", "FloatTrueDiv": "truediv"}
 
 
@@ -103,7 +109,8 @@ def _symbolic_double(expr: sympy.Expr) -> Value:
     if name == "FloorDiv":
         return ops.floor(ops.truediv(args[0], args[1]))
     if name in _SYMBOLIC_CALLS:
-        return args[0] if _SYMBOLIC_CALLS[name] is None else getattr(ops, _SYMBOLIC_CALLS[name])(args[0])
+        function = _SYMBOLIC_CALLS[name]
+        return args[0] if function is None else getattr(ops, function)(args[0])
     raise TypeError(f"symbolic number {expr} is not understood")
 
 
@@ -125,7 +132,9 @@ def broadcast(*operands: Operand) -> tuple[Any, ...]:
     return tuple([views.expand(o, size) if isinstance(o, LazyTensor) else o for o in operands])
 
 
-def like(x: LazyTensor, recipe: Callable[[Indices], Value], dtype: torch.dtype, *parents: LazyTensor, weight: int = 1) -> LazyTensor:
+def like(
+    x: LazyTensor, recipe: Callable[[Indices], Value], dtype: torch.dtype, *parents: LazyTensor, weight: int = 1
+) -> LazyTensor:
     """A tensor of the size of `x` from a recipe that gives `compute_dtype(dtype)`."""
     return LazyTensor(x.builder, x.size, dtype, x.device, recipe, parents=parents or (x,), weight=weight)
 
@@ -198,9 +207,7 @@ def normalise_dims(dims: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted({d % ndim if ndim else 0 for d in dims})) if ndim else ()
 
 
-def reduce(
-    kind: str, x: LazyTensor, dims: Sequence[int], dtype: torch.dtype, keepdim: bool = False
-) -> LazyTensor:
+def reduce(kind: str, x: LazyTensor, dims: Sequence[int], dtype: torch.dtype, keepdim: bool = False) -> LazyTensor:
     """A single-result reduction in `dtype` (the accumulation dtype)."""
     return x.builder.reduction(kind, x, dims, dtype, keepdim)[0]
 

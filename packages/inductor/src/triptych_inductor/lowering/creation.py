@@ -77,7 +77,12 @@ def fill_tensor(ctx: Context, x: LazyTensor, value: LazyTensor) -> LazyTensor:
 
 
 @register_lowering(
-    aten.empty.memory_format, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided, aten.empty_permuted
+    aten.empty.memory_format,
+    aten.empty_like,
+    aten.new_empty,
+    aten.empty_strided,
+    aten.new_empty_strided,
+    aten.empty_permuted,
 )
 def empty(ctx: Context, *_: Any, **__: Any) -> LazyTensor:
     """Uninitialised memory: an allocation without a kernel."""

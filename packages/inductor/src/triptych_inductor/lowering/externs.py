@@ -1,4 +1,5 @@
-"""Matrix products, convolutions and attention: torch's own kernels, called by the wrapper (out= forms where torch has them)."""
+"""Matrix products, convolutions and attention: torch's own kernels, called by the wrapper (out= forms where torch has
+them)."""
 
 from __future__ import annotations
 
@@ -55,7 +56,15 @@ def addmm(ctx: Context, x: LazyTensor, a: LazyTensor, b: LazyTensor, *, beta: An
 
 @register_lowering(aten.convolution.default)
 def convolution(
-    ctx: Context, x: LazyTensor, weight: LazyTensor, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, *rest: Any
+    ctx: Context,
+    x: LazyTensor,
+    weight: LazyTensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    *rest: Any,
 ) -> Any:
     """Where the graph is laid out channels-last (see `passes/layout.py`), the input is brought into that layout.
 
@@ -66,9 +75,7 @@ def convolution(
         return extern_call(ctx, x, weight, bias, stride, padding, dilation, transposed, *rest)
     size = as_extents(ctx.expected.shape)
     window = builder.realise_with(x, channels_last_strides(x.size))
-    buffer = Buffer(
-        builder.fresh_name("buf"), size, channels_last_strides(size), ctx.dtype, ctx.device, kind="extern"
-    )
+    buffer = Buffer(builder.fresh_name("buf"), size, channels_last_strides(size), ctx.dtype, ctx.device, kind="extern")
     args = (window, weight, bias, stride, padding, dilation, transposed, *rest)
     return builder.extern(ctx.node.target, args, {}, [buffer])[0]
 
@@ -132,5 +139,3 @@ _OWN_KERNELS = frozenset(
     {aten.mm, aten.bmm, aten.convolution, aten.addmm, aten.baddbmm, aten.mv, aten.clone, aten.cat}
     | {getattr(aten, name) for name in _EXTERNS if hasattr(aten, name)}
 )
-
-

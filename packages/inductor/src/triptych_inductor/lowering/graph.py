@@ -10,8 +10,8 @@ import torch
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
-from triptych_inductor.backends import CODE_GENERATORS
 from triptych_inductor._torch_compat import symbol_hints
+from triptych_inductor.backends import CODE_GENERATORS
 from triptych_inductor.errors import InductorError, LoweringError
 from triptych_inductor.ir.builder import Builder
 from triptych_inductor.ir.extents import as_extent, as_extents
@@ -28,8 +28,8 @@ from triptych_inductor.passes.layout import wants_channels_last
 def lower(gm: GraphModule, options: Options) -> IRGraph:
     """The IR of a graph whose nodes carry `meta["val"]`.
 
-    In: functional ATen overloads (plus `copy_` to inputs), symbolic sizes allowed. Out: nodes in program order; every output
-    realised with eager's strides.
+    In: functional ATen overloads (plus `copy_` to inputs), symbolic sizes allowed. Out: nodes in program order; every
+    output realised with eager's strides.
     """
     return GraphLowering(gm, options).run()
 
@@ -127,7 +127,9 @@ class GraphLowering:
             raise
         except Exception as error:
             where = "".join(f"\n  at {line}" for line in self.builder.origin)
-            raise LoweringError(f"lowering of {node.format_node()} failed: {type(error).__name__}: {error}{where}") from error
+            raise LoweringError(
+                f"lowering of {node.format_node()} failed: {type(error).__name__}: {error}{where}"
+            ) from error
 
     def _finish(self, node: FxNode, result: Any) -> Any:
         """Give results their declared dtype and eager strides, and realise them where several users would recompute."""
@@ -160,7 +162,9 @@ class GraphLowering:
 
     def on_output(self, node: FxNode) -> None:
         returned = node.args[0]
-        self.graph.output_kind = "tuple" if isinstance(returned, tuple) else "list" if isinstance(returned, list) else "single"
+        self.graph.output_kind = (
+            "tuple" if isinstance(returned, tuple) else "list" if isinstance(returned, list) else "single"
+        )
         items = list(returned) if isinstance(returned, (tuple, list)) else [returned]
         self.graph.outputs = [self._output(item) for item in items]
 
@@ -210,8 +214,8 @@ def _defines_symbol(node: FxNode) -> bool:
 
 
 def _needs_fallback(node: FxNode) -> bool:
-    """Whether a tensor of the node is of a kind that loop bodies do not compute: complex, quantised, sparse, or on a device
-    without a code generator; or whether its tensors are on several devices."""
+    """Whether a tensor of the node is of a kind that loop bodies do not compute: complex, quantised, sparse, or on a
+    device without a code generator; or whether its tensors are on several devices."""
     stack: list[Any] = [node.meta.get("val"), *[a.meta.get("val") for a in node.all_input_nodes]]
     devices: set[torch.device] = set()
     while stack:

@@ -75,7 +75,8 @@ def index_select(ctx: Context, x: LazyTensor, dim: int, index: LazyTensor) -> An
 
 
 class Places:
-    """The meaning of `x[i0, None, i2, ...]`: which dimensions are indexed, and where the index dimensions stand in the result."""
+    """The meaning of `x[i0, None, i2, ...]`: which dimensions are indexed, and where the index dimensions stand in
+    the result."""
 
     def __init__(self, x: LazyTensor, indices: Sequence[LazyTensor | None]) -> None:
         self.x = x
@@ -92,9 +93,7 @@ class Places:
         """The element of `x` for a point of the result."""
         at = i[self.front : self.front + self.index_ndim]
         rest = iter((*i[: self.front], *i[self.front + self.index_ndim :]))
-        places = {
-            d: position(t, at, self.x.size[d], check) for d, t in zip(self.dims, self.tensors, strict=True)
-        }
+        places = {d: position(t, at, self.x.size[d], check) for d, t in zip(self.dims, self.tensors, strict=True)}
         return tuple([places[d] if d in places else next(rest) for d in range(self.x.ndim)])
 
 
@@ -184,7 +183,9 @@ def nll_loss_forward(
     size = target.size
     losses = LazyTensor(builder, size, acc, x.device, lambda i: parts(i)[0], parents=parents, weight=5)
     if reduction == 0:
-        zero = LazyTensor(builder, (), total.dtype, x.device, lambda i: constant(0, compute_dtype(total.dtype)), weight=0)
+        zero = LazyTensor(
+            builder, (), total.dtype, x.device, lambda i: constant(0, compute_dtype(total.dtype)), weight=0
+        )
         return to_dtype(losses, output.dtype), zero
     scales = LazyTensor(builder, size, acc, x.device, lambda i: parts(i)[1], parents=parents, weight=3)
     dims = tuple(range(len(size)))
@@ -192,8 +193,13 @@ def nll_loss_forward(
     scale_sum = builder.reduction("sum", scales, dims, acc)[0]
     if reduction == 1:
         result = LazyTensor(
-            builder, (), output.dtype, x.device,
-            lambda i: ops.truediv(loss_sum.at(i), scale_sum.at(i)), parents=(loss_sum, scale_sum), weight=4,
+            builder,
+            (),
+            output.dtype,
+            x.device,
+            lambda i: ops.truediv(loss_sum.at(i), scale_sum.at(i)),
+            parents=(loss_sum, scale_sum),
+            weight=4,
         )
     else:
         result = to_dtype(loss_sum, output.dtype)
@@ -209,7 +215,14 @@ def _class_index(label: Value, classes: Any) -> Index:
 
 @register_lowering(aten.nll_loss_backward)
 def nll_loss_backward(
-    ctx: Context, grad: LazyTensor, x: LazyTensor, target: LazyTensor, weight: Any, reduction: int, ignore_index: int, total: LazyTensor
+    ctx: Context,
+    grad: LazyTensor,
+    x: LazyTensor,
+    target: LazyTensor,
+    weight: Any,
+    reduction: int,
+    ignore_index: int,
+    total: LazyTensor,
 ) -> Any:
     if x.ndim > 2 or x.ndim == 0:
         return NotImplemented

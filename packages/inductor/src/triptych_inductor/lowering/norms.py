@@ -1,7 +1,7 @@
 """Softmax and normalisations with their backward ops, straight to row loops.
 
-Each is written so that the scheduler finds one row kernel: results of reductions are small tensors over the kept dimensions, values
-needed by more than one pass are realised (the scheduler keeps them in the kernel).
+Each is written so that the scheduler finds one row kernel: results of reductions are small tensors over the kept
+dimensions, values needed by more than one pass are realised (the scheduler keeps them in the kernel).
 """
 
 from __future__ import annotations
@@ -76,30 +76,32 @@ def log_softmax_backward(ctx: Context, grad: LazyTensor, y: LazyTensor, dim: int
 def _inverse_deviation(m2: LazyTensor, count: Extent, eps: float) -> LazyTensor:
     """1 / sqrt(variance + eps), realised."""
     acc = m2.dtype
-    rstd = pointwise(
-        formula(lambda s, n, e: f.rsqrt(s / n + e)), m2, count, eps, dtype=acc, compute=acc, weight=12
-    )
+    rstd = pointwise(formula(lambda s, n, e: f.rsqrt(s / n + e)), m2, count, eps, dtype=acc, compute=acc, weight=12)
     m2.builder.realise(rstd)
     return rstd
 
 
-def affine(x: LazyTensor, center: LazyTensor, rstd: LazyTensor, weight: Any, bias: Any, dtype: torch.dtype) -> LazyTensor:
+def affine(
+    x: LazyTensor, center: LazyTensor, rstd: LazyTensor, weight: Any, bias: Any, dtype: torch.dtype
+) -> LazyTensor:
     """`(x - center) * rstd`, scaled and shifted by what is given."""
     acc = compute_dtype(dtype)
     if weight is not None and bias is not None:
         fn = formula(lambda v, m, r, w, b: (v - m) * r * w + b)
         return pointwise(fn, x, center, rstd, weight, bias, dtype=dtype, compute=acc, weight=4)
     if weight is not None:
-        return pointwise(formula(lambda v, m, r, w: (v - m) * r * w), x, center, rstd, weight, dtype=dtype, compute=acc, weight=3)
+        return pointwise(
+            formula(lambda v, m, r, w: (v - m) * r * w), x, center, rstd, weight, dtype=dtype, compute=acc, weight=3
+        )
     if bias is not None:
-        return pointwise(formula(lambda v, m, r, b: (v - m) * r + b), x, center, rstd, bias, dtype=dtype, compute=acc, weight=3)
+        return pointwise(
+            formula(lambda v, m, r, b: (v - m) * r + b), x, center, rstd, bias, dtype=dtype, compute=acc, weight=3
+        )
     return pointwise(formula(lambda v, m, r: (v - m) * r), x, center, rstd, dtype=dtype, compute=acc, weight=2)
 
 
 @register_lowering(aten.native_layer_norm)
-def native_layer_norm(
-    ctx: Context, x: LazyTensor, shape: list[Extent], weight: Any, bias: Any, eps: float
-) -> Any:
+def native_layer_norm(ctx: Context, x: LazyTensor, shape: list[Extent], weight: Any, bias: Any, eps: float) -> Any:
     output, mean_, rstd_ = ctx.expected
     dims = tuple(range(x.ndim - len(shape), x.ndim))
     count = numel_of(x, dims)
@@ -133,7 +135,9 @@ def native_layer_norm_backward(
     if mask[0]:
         results[0] = _layer_norm_input_grad(grad, x, mean_, rstd, weight, inner, count, acc)
     if mask[1] and weight is not None:
-        product = pointwise(formula(lambda g, v, m, r: g * ((v - m) * r)), grad, x, mean_, rstd, dtype=acc, compute=acc, weight=3)
+        product = pointwise(
+            formula(lambda g, v, m, r: g * ((v - m) * r)), grad, x, mean_, rstd, dtype=acc, compute=acc, weight=3
+        )
         results[1] = to_dtype(reduce("sum", product, outer, acc), weight.dtype)
     if mask[2] and bias is not None:
         results[2] = to_dtype(reduce("sum", grad, outer, acc), bias.dtype)
@@ -141,7 +145,14 @@ def native_layer_norm_backward(
 
 
 def _layer_norm_input_grad(
-    grad: LazyTensor, x: LazyTensor, mean_: LazyTensor, rstd: LazyTensor, weight: Any, dims: tuple[int, ...], count: Extent, acc: torch.dtype
+    grad: LazyTensor,
+    x: LazyTensor,
+    mean_: LazyTensor,
+    rstd: LazyTensor,
+    weight: Any,
+    dims: tuple[int, ...],
+    count: Extent,
+    acc: torch.dtype,
 ) -> LazyTensor:
     scaled = grad if weight is None else pointwise(ops.mul, grad, weight, dtype=acc, compute=acc)
     normed = pointwise(formula(lambda v, m, r: (v - m) * r), x, mean_, rstd, dtype=acc, compute=acc, weight=2)
@@ -181,7 +192,9 @@ def fused_rms_norm(ctx: Context, x: LazyTensor, shape: list[Extent], weight: Any
     if weight is None:
         result = pointwise(ops.mul, x, rstd, dtype=output.dtype, compute=acc)
     else:
-        result = pointwise(formula(lambda v, r, w: v * r * w), x, rstd, weight, dtype=output.dtype, compute=acc, weight=2)
+        result = pointwise(
+            formula(lambda v, r, w: v * r * w), x, rstd, weight, dtype=output.dtype, compute=acc, weight=2
+        )
     return result, to_dtype(rstd, rstd_.dtype)
 
 

@@ -20,8 +20,8 @@ aten = torch.ops.aten
 
 # Functions of floats; integers and bools are computed in the default float type.
 FLOAT_UNARY = (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc erfinv lgamma digamma sigmoid"
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "atanh erf erfc erfinv lgamma digamma sigmoid"
 ).split()
 
 # Functions that keep the dtype. Rounding ones are the identity on integers.
@@ -140,7 +140,12 @@ def sub(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Any:
 @register_lowering(aten.rsub)
 def rsub(ctx: Context, a: Any, b: Any, alpha: Any = 1) -> Any:
     return pointwise(
-        lambda x, y, scale: ops.sub(y, ops.mul(x, scale)), a, b, alpha, dtype=ctx.dtype, compute=compute_dtype(promote(a, b))
+        lambda x, y, scale: ops.sub(y, ops.mul(x, scale)),
+        a,
+        b,
+        alpha,
+        dtype=ctx.dtype,
+        compute=compute_dtype(promote(a, b)),
     )
 
 

@@ -1,6 +1,7 @@
 """Pooling over windows small enough to unroll: maximum (with positions) and average.
 
-Larger windows are left to torch, and so are the backward ops (`externs.py`): measured, torch's are faster. The input is stored first: windows overlap, so that inlining it would recompute it.
+Larger windows are left to torch, and so are the backward ops (`externs.py`): measured, torch's are faster. The input
+is stored first: windows overlap, so that inlining it would recompute it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,13 @@ def _users_of_part(ctx: Context, position: int) -> int:
 
 @register_lowering(aten.max_pool2d_with_indices)
 def max_pool2d_with_indices(
-    ctx: Context, x: LazyTensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ctx: Context,
+    x: LazyTensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
 ) -> Any:
     k, d, p = _pair(kernel), _pair(dilation), _pair(padding)
     s = _pair(stride, k)

@@ -1,4 +1,5 @@
-"""Random numbers on CPUs follow eager's generator: the draw is torch's own call, the arithmetic around it is compiled."""
+"""Random numbers on CPUs follow eager's generator: the draw is torch's own call, the arithmetic around it is
+compiled."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ aten = torch.ops.aten
 def bernoulli_mask(ctx: Context, expected: torch.Tensor, probability: float) -> LazyTensor:
     """A bool mask drawn as `torch.empty(..., dtype=bool).bernoulli_(probability)`."""
     builder = ctx.builder
-    empty: Buffer = new_buffer(builder, as_extents(expected.shape), as_extents(expected.stride()), torch.bool, expected.device)
+    empty: Buffer = new_buffer(
+        builder, as_extents(expected.shape), as_extents(expected.stride()), torch.bool, expected.device
+    )
     window = builder.of_buffer(empty)
     empty.aliased = True
-    builder.extern(
-        aten.bernoulli_.float, (window, probability), {}, [], ordered=True, mutates=frozenset({empty.name})
-    )
+    builder.extern(aten.bernoulli_.float, (window, probability), {}, [], ordered=True, mutates=frozenset({empty.name}))
     return window
 
 
@@ -36,7 +37,9 @@ def native_dropout(ctx: Context, x: LazyTensor, p: float, train: Any) -> Any:
     acc = compute_dtype(x.dtype)
     if p == 1:
         zero = LazyTensor(ctx.builder, x.size, x.dtype, x.device, lambda i: constant(0, acc), weight=0)
-        return zero, LazyTensor(ctx.builder, x.size, torch.bool, x.device, lambda i: constant(False, torch.bool), weight=0)
+        return zero, LazyTensor(
+            ctx.builder, x.size, torch.bool, x.device, lambda i: constant(False, torch.bool), weight=0
+        )
     drawn = bernoulli_mask(ctx, mask, 1 - p)
     scale = 1.0 / (1.0 - p)
     result = pointwise(

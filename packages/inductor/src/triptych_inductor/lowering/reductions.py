@@ -18,7 +18,8 @@ from triptych_inductor.lowering.registry import Context, register_lowering
 
 aten = torch.ops.aten
 
-# Reductions longer than this compute variance in one pass (Welford); shorter ones in two, over a row that stays in the cache.
+# Reductions longer than this compute variance in one pass (Welford); shorter ones in two, over a row that stays in
+# the cache.
 TWO_PASS_LIMIT = 16384
 
 
@@ -158,7 +159,9 @@ def is_row(x: LazyTensor, dims: tuple[int, ...]) -> bool:
     return min(order, key=lambda d: (x.builder.hint(stride[d]), -d)) in dims
 
 
-def _variance(ctx: Context, x: LazyTensor, dims: tuple[int, ...], correction: Any, keepdim: bool) -> tuple[LazyTensor, LazyTensor]:
+def _variance(
+    ctx: Context, x: LazyTensor, dims: tuple[int, ...], correction: Any, keepdim: bool
+) -> tuple[LazyTensor, LazyTensor]:
     center, m2 = moments(x, dims, keepdim=keepdim, row=is_row(x, dims))
     count = numel_of(x, dims)
     fix = 1 if correction is None else correction
@@ -172,7 +175,8 @@ def _variance(ctx: Context, x: LazyTensor, dims: tuple[int, ...], correction: An
 
 
 def _correction(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool]:
-    """(dims, correction, keepdim) of the overloads of var: (unbiased), (dim, unbiased, keepdim), (dim, *, correction, keepdim)."""
+    """(dims, correction, keepdim) of the overloads of var: (unbiased), (dim, unbiased, keepdim), (dim, *, correction,
+    keepdim)."""
     if len(args) == 1 and isinstance(args[0], bool):
         return None, int(args[0]), False
     dim = args[0] if args else kwargs.get("dim")
@@ -183,7 +187,9 @@ def _correction(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any
     return dim, 1 if correction is None else correction, kwargs.get("keepdim", False)
 
 
-def _var_family(ctx: Context, x: LazyTensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[LazyTensor, LazyTensor]:
+def _var_family(
+    ctx: Context, x: LazyTensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[LazyTensor, LazyTensor]:
     dim, correction, keepdim = _correction(args, kwargs)
     return _variance(ctx, x, normalise_dims(dim, x.ndim), correction, keepdim)
 
@@ -213,7 +219,9 @@ def std_mean(ctx: Context, x: LazyTensor, *args: Any, **kwargs: Any) -> tuple[La
 
 
 @register_lowering(aten.linalg_vector_norm)
-def vector_norm(ctx: Context, x: LazyTensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def vector_norm(
+    ctx: Context, x: LazyTensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
     dims = normalise_dims(dim, x.ndim)
     acc = accumulate_dtype(ctx.dtype)
     size_known = [x.size[d] for d in dims]
@@ -253,7 +261,9 @@ def logsumexp(ctx: Context, x: LazyTensor, dim: Any, keepdim: bool = False) -> A
     top = reduce("max", x, dims, acc, True)
     shift = pointwise(formula(lambda m: f.where(f.isinf(m), 0, m)), top, dtype=acc, compute=acc, weight=2)
     ctx.builder.realise(shift)
-    powers = pointwise(lambda v, m: ops.exp(ops.sub(v, m)), x, views.expand(shift, x.size), dtype=acc, compute=acc, weight=13)
+    powers = pointwise(
+        lambda v, m: ops.exp(ops.sub(v, m)), x, views.expand(shift, x.size), dtype=acc, compute=acc, weight=13
+    )
     total = reduce("sum", powers, dims, acc, keepdim)
     back = shift if keepdim else views.squeeze_dims(shift, dims)
     return pointwise(lambda s, m: ops.add(ops.log(s), m), total, back, dtype=ctx.dtype, compute=acc, weight=13)

@@ -1,7 +1,8 @@
 """The lowering table, and the context a lowering function works in.
 
-A lowering function has the op's own signature with a `Context` before it; tensors arrive as `LazyTensor`, symbolic sizes as
-extents. It gives a `LazyTensor`, a tuple or list of them, or `NotImplemented` to leave the call to the fallback.
+A lowering function has the op's own signature with a `Context` before it; tensors arrive as `LazyTensor`, symbolic
+sizes as extents. It gives a `LazyTensor`, a tuple or list of them, or `NotImplemented` to leave the call to the
+fallback.
 
     @register_lowering(torch.ops.mylib.twice)
     def twice(ctx, x):

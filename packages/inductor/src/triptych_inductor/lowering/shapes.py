@@ -108,8 +108,15 @@ def _pieces(x: LazyTensor, dim: int, lengths: Sequence[Extent]) -> list[LazyTens
 
 
 @register_lowering(
-    aten.split.Tensor, aten.split.sizes, aten.split_with_sizes, aten.chunk, aten.unsafe_split, aten.unsafe_chunk,
-    aten.unsafe_split_with_sizes, aten.split_with_sizes_copy, aten.tensor_split.sections,
+    aten.split.Tensor,
+    aten.split.sizes,
+    aten.split_with_sizes,
+    aten.chunk,
+    aten.unsafe_split,
+    aten.unsafe_chunk,
+    aten.unsafe_split_with_sizes,
+    aten.split_with_sizes_copy,
+    aten.tensor_split.sections,
 )
 def split(ctx: Context, x: LazyTensor, _: Any, dim: int = 0) -> list[LazyTensor]:
     return _pieces(x, dim, [as_extents(v.shape)[dim % x.ndim] for v in ctx.expected])
@@ -150,8 +157,17 @@ def flip(ctx: Context, x: LazyTensor, dims: Sequence[int]) -> LazyTensor:
 
 
 @register_lowering(
-    aten.alias, aten.detach, aten.lift_fresh, aten.lift, aten.view_as, aten.contiguous, aten.real, aten._conj,
-    aten.resolve_conj, aten.resolve_neg, aten._neg_view.default,
+    aten.alias,
+    aten.detach,
+    aten.lift_fresh,
+    aten.lift,
+    aten.view_as,
+    aten.contiguous,
+    aten.real,
+    aten._conj,
+    aten.resolve_conj,
+    aten.resolve_neg,
+    aten._neg_view.default,
 )
 def identity(ctx: Context, x: LazyTensor, *_: Any, **__: Any) -> Any:
     if ctx.node.target is aten._neg_view.default:
@@ -184,7 +200,8 @@ def view_dtype(ctx: Context, x: LazyTensor, dtype: torch.dtype) -> Any:
     return like(x, lambda i: ops.cast(ops.bitcast(ops.cast(x.at(i), source), dtype), final), dtype)
 
 
-# -- joining ------------------------------------------------------------------------------------------------------------
+# -- joining
+# ------------------------------------------------------------------------------------------------------------
 
 
 @register_lowering(aten.cat)
@@ -290,7 +307,8 @@ def roll(ctx: Context, x: LazyTensor, shifts: Sequence[int], dims: Sequence[int]
     return view(x, x.size, translate, lambda w: None)
 
 
-# -- writing into a part --------------------------------------------------------------------------------------------------
+# -- writing into a part
+# --------------------------------------------------------------------------------------------------
 
 
 @register_lowering(aten.slice_scatter)

@@ -48,4 +48,6 @@ def _runs_faster(value: torch.Tensor) -> bool:
 
 def _is_image(node: Node) -> bool:
     value = node.meta.get("val")
-    return node.op == "call_function" and isinstance(value, torch.Tensor) and value.ndim == 4 and value.is_floating_point()
+    return (
+        node.op == "call_function" and isinstance(value, torch.Tensor) and value.ndim == 4 and value.is_floating_point()
+    )

@@ -1,7 +1,7 @@
 """Making any fx graph fit for lowering: every call an ATen overload, every node with a fake value.
 
-Graphs from AOT stages have both already and pass through untouched. Hand-built graphs get their shapes by propagation; graphs with torch
-functions, methods, submodules or in-place calls are traced again to functional ATen.
+Graphs from AOT stages have both already and pass through untouched. Hand-built graphs get their shapes by
+propagation; graphs with torch functions, methods, submodules or in-place calls are traced again to functional ATen.
 """
 
 from __future__ import annotations

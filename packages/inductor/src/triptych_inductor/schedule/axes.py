@@ -1,4 +1,5 @@
-"""Final axes of a group: splitting that removes quotients, order by memory, merging of axes that are contiguous together.
+"""Final axes of a group: splitting that removes quotients, order by memory, merging of axes that are contiguous
+together.
 
 Each step replaces the group's axes and substitutes them in all members.
 """
@@ -62,7 +63,8 @@ def _wanted_split(group: Group) -> tuple[Var, object, object] | None:
 
 
 def sort_axes(group: Group, hint: Hint) -> None:
-    """Axes by falling strides: those of the writes decide, reads break ties. The last axis is the best one to vectorise."""
+    """Axes by falling strides: those of the writes decide, reads break ties. The last axis is the best one to
+    vectorise."""
     addresses = [
         (weight, index)
         for member in group.members

@@ -8,8 +8,8 @@ from triptych_inductor.ir.nodes import ExternNode, Node
 def dependencies(nodes: list[Node]) -> list[set[int]]:
     """For each node the positions of the nodes that must run before it.
 
-    Read after write, write after read and write after write on each buffer; ordered extern calls (random numbers, effects)
-    keep their sequence.
+    Read after write, write after read and write after write on each buffer; ordered extern calls (random numbers,
+    effects) keep their sequence.
 
     In: nodes in program order. Out: direct dependencies only, always on earlier positions.
     """

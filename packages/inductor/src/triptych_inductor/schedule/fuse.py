@@ -1,7 +1,8 @@
 """The fusion pass: nodes in program order into groups, greedily, nearly linear in their number.
 
-In: nodes and their dependencies. Out: a list of groups and extern calls in an order that respects all dependencies. A node is offered to
-the groups that touch its buffers, best first (most bytes shared); it joins the first that accepts it, where that makes no cycle.
+In: nodes and their dependencies. Out: a list of groups and extern calls in an order that respects all dependencies. A
+node is offered to the groups that touch its buffers, best first (most bytes shared); it joins the first that accepts
+it, where that makes no cycle.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Fusion:
         self.step_of: list[int] = []  # node position -> step
         self.touching: dict[str, list[int]] = {}  # buffer -> steps that read or write it
         self.bytes = {
-            name: hint(product(b.size)) * b.dtype.itemsize if b.size is not None else 0 for name, b in graph.buffers.items()
+            name: hint(product(b.size)) * b.dtype.itemsize if b.size is not None else 0
+            for name, b in graph.buffers.items()
         }
 
     def run(self) -> list[Step]:
@@ -135,8 +137,9 @@ def describe(steps: list[Step]) -> str:
             lines.append(f"{k}: {content}")
         else:
             names = ", ".join(m.node.name + ("" if m.place == "outer" else f" ({m.place})") for m in content.members)
-            sizes = " x ".join(str(v.extent) for v in content.axes), " x ".join(str(v.extent) for v in content.reduction)
+            sizes = (
+                " x ".join(str(v.extent) for v in content.axes),
+                " x ".join(str(v.extent) for v in content.reduction),
+            )
             lines.append(f"{k}: kernel[{sizes[0]} | {sizes[1]}] of {names}")
     return "\n".join(lines)
-
-

@@ -68,8 +68,12 @@ class Group:
         return {name for m in self.members for name, _ in m.reads}
 
     def _is_single_pass(self) -> bool:
-        """Whether later passes over the reduced points would be slow: reductions over slow axes, or over nearly everything."""
-        outer, reduced = self.hint(product([v.extent for v in self.axes])), self.hint(product([v.extent for v in self.reduction]))
+        """Whether later passes over the reduced points would be slow: reductions over slow axes, or over nearly
+        everything."""
+        outer, reduced = (
+            self.hint(product([v.extent for v in self.axes])),
+            self.hint(product([v.extent for v in self.reduction])),
+        )
         if outer <= FEW_OUTER and reduced >= MANY_REDUCED:
             return True
         return not _reduces_fastest_axis(self.members, self.axes, self.reduction, self.hint)
@@ -165,7 +169,8 @@ class Group:
 
 @dataclass
 class Plan:
-    """The outcome of `_place`: the node's place, a new place for all others (None: unchanged), and which pieces reduce."""
+    """The outcome of `_place`: the node's place, a new place for all others (None: unchanged), and which pieces
+    reduce."""
 
     place: str
     others: str | None
@@ -183,7 +188,9 @@ def _ordered(pieces: list[Piece], old: Sequence[Var]) -> list[Var]:
     """Pieces in the order of the variables that they come from, slower factors first."""
     rank = {v: k for k, v in enumerate(old)}
     indexed = list(enumerate(pieces))
-    indexed.sort(key=lambda item: (rank.get(item[1].right, len(rank)) if item[1].right is not None else len(rank), -item[0]))
+    indexed.sort(
+        key=lambda item: (rank.get(item[1].right, len(rank)) if item[1].right is not None else len(rank), -item[0])
+    )
     return [piece.var for _, piece in indexed]
 
 

@@ -1,8 +1,8 @@
 """Matching the loop variables of two iteration spaces through a buffer that both touch.
 
-Two affine addresses of one buffer, `sum(stride * variable)` each, walk the same elements when their (stride, extent) pairs agree
-after splitting variables: stride 1 extent 12 equals stride 1 extent 4 and stride 4 extent 3. `match` finds the common refinement, as
-substitutions of both sides' variables by fresh ones.
+Two affine addresses of one buffer, `sum(stride * variable)` each, walk the same elements when their (stride, extent)
+pairs agree after splitting variables: stride 1 extent 12 equals stride 1 extent 4 and stride 4 extent 3. `match`
+finds the common refinement, as substitutions of both sides' variables by fresh ones.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def match(
 ) -> Match | None:
     """The common refinement of two spaces through one address on each side, or None.
 
-    Variables that the addresses do not mention are paired in order where their extents agree; left-over variables of one
-    side alone stay unpaired (`Piece.left` or `.right` is None).
+    Variables that the addresses do not mention are paired in order where their extents agree; left-over variables of
+    one side alone stay unpaired (`Piece.left` or `.right` is None).
     """
     if not left.is_affine or not right.is_affine or not same(left.const, right.const):
         return None

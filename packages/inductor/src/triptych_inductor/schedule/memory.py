@@ -1,7 +1,8 @@
 """Memory plan: when each buffer is allocated, freed, and whose memory it takes over.
 
-In: steps in order. Out: for each step the buffers to allocate before it (with the dead buffer to reuse, if any) and those to free
-after it. Only buffers of equal size, strides and dtype take over memory, so that a buffer's variable is simply renamed.
+In: steps in order. Out: for each step the buffers to allocate before it (with the dead buffer to reuse, if any) and
+those to free after it. Only buffers of equal size, strides and dtype take over memory, so that a buffer's variable is
+simply renamed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`schedule`: from an `IRGraph` to a `Program`, the ordered list of kernel calls and extern calls with their memory plan."""
+"""`schedule`: from an `IRGraph` to a `Program`, the ordered list of kernel calls and extern calls with their memory
+plan."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def schedule(graph: IRGraph, options: Options, hint: Callable[[Extent], int]) ->
         if isinstance(step.content, ExternNode):
             program.steps.append(step.content)
             node = step.content
-            usages.append(memory.Usage(node.read_names | node.write_names, [b.name for b in node.outputs if b is not None]))
+            usages.append(
+                memory.Usage(node.read_names | node.write_names, [b.name for b in node.outputs if b is not None])
+            )
             continue
         call = _kernel_call(step.content, graph, outside[k], by_key, hint)
         program.steps.append(call)
@@ -87,7 +90,9 @@ def remove_unused(graph: IRGraph) -> None:
     kept = []
     for node in reversed(graph.nodes):
         fixed = isinstance(node, ExternNode) and (node.ordered or bool(node.symbols) or bool(node.mutates))
-        foreign = any(graph.buffers[n].kind != "temporary" for n in node.write_names) if isinstance(node, LoopNode) else False
+        foreign = (
+            any(graph.buffers[n].kind != "temporary" for n in node.write_names) if isinstance(node, LoopNode) else False
+        )
         if fixed or foreign or not needed.isdisjoint(node.write_names):
             kept.append(node)
             needed |= node.read_names

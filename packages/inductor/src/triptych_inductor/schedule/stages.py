@@ -1,7 +1,7 @@
 """From a group to a `Kernel`: members into stages, values handed on by register, local or memory, canonical names.
 
-A stage is one loop body. Members that exchange values point to point share a stage; a member that needs a reduction's result, or
-stands in another place (outer / point), goes to a later one.
+A stage is one loop body. Members that exchange values point to point share a stage; a member that needs a reduction's
+result, or stands in another place (outer / point), goes to a later one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def _draft(group: Group) -> tuple[list[_StageDraft], dict[str, int]]:
 
 
 class _Merge(Replayer):
-    """Replays one member into a stage's recorder: addresses over the group's axes, values forwarded inside the kernel."""
+    """Replays one member into a stage's recorder: addresses over the group's axes, values forwarded inside the
+    kernel."""
 
     def __init__(self, build: KernelBuilder, recorder: IndexRecorder, member: Member, stage: int) -> None:
         super().__init__(recorder, dict(member.mapping))
@@ -184,7 +185,9 @@ class _Names:
             for value in walk(body):
                 if value.op == "load" and value.attrs[0] not in self.read:
                     self.read.append(value.attrs[0])
-                elif value.op in ("store", "store_reduction", "store_atomic_add") and value.attrs[0] not in self.written:
+                elif (
+                    value.op in ("store", "store_reduction", "store_atomic_add") and value.attrs[0] not in self.written
+                ):
                     self.written.append(value.attrs[0])
         for k, name in enumerate(self.written):
             self.names[name] = f"out{k}"
@@ -197,7 +200,9 @@ class _Names:
 class _StageBody:
     """The define-by-run body of a stage: replays its record with the code generator's loop variables."""
 
-    def __init__(self, values: list[Value], outer: Sequence[Var], reduction: Sequence[Var], names: dict[str, str]) -> None:
+    def __init__(
+        self, values: list[Value], outer: Sequence[Var], reduction: Sequence[Var], names: dict[str, str]
+    ) -> None:
         self.values, self.outer, self.reduction, self.names = values, tuple(outer), tuple(reduction), names
 
     def __call__(self, outer: Sequence[Any], reduction: Sequence[Any]) -> None:
@@ -320,5 +325,3 @@ def _label(item: Any, labels: dict[Var, str], names: dict[str, str], numbers: di
     if isinstance(item, str):
         return names.get(item) or names.get("local:" + item) or item
     return repr(item)
-
-
