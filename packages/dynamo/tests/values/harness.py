@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
+import numpy
 import torch
 import triptych_dynamo
 
@@ -24,6 +25,9 @@ def outcome(thunk: Callable[[], Any]) -> tuple[str, Any]:
 
 def assert_same(got: Any, expected: Any) -> None:
     """Equal in value and type, through containers and objects."""
+    if isinstance(expected, numpy.ndarray):
+        numpy.testing.assert_array_equal(got, expected)
+        return
     assert type(got) is type(expected), f"{type(got)} is not {type(expected)}: {got!r} for {expected!r}"
     if isinstance(expected, torch.Tensor):
         torch.testing.assert_close(got, expected, equal_nan=True)

@@ -6,9 +6,12 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.guards.facts import PythonFact
+from triptych_dynamo.sources import Source
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.classes import constructs
+from triptych_dynamo.values.registry import wraps
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -87,6 +90,51 @@ class WeakReferenceValue(Value):
         cg.load_object(weakref.ref)
         cg.load(self.owner)
         cg.call(1)
+
+
+class RealWeakReferenceValue(Value):
+    """A weak reference of the program; it leads to an object that the program reads in another way, too."""
+
+    def __init__(self, obj: weakref.ref[Any], source: Source | None) -> None:
+        super().__init__(source)
+        self.obj = obj
+
+    def python_type(self) -> type:
+        return weakref.ref
+
+    def truth(self, tx: Frame) -> bool:
+        return True
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        target = self.obj()
+        if target is None:
+            tx.guard("python", self.source, PythonFact(is_dead, f"{self.source} is dead"))
+            return tx.constant(None)
+        known = tx.source_of(target)
+        if known is None:
+            return tx.unsupported("attribute", "an object that only a weak reference leads to")
+        tx.guard("python", self.source, PythonFact(is_alive, f"{self.source} is alive"))
+        return tx.wrap(target, known)
+
+    def reconstruct(self, cg: Writer) -> None:
+        cg.load_object(self.obj)
+
+
+def is_alive(reference: Any) -> bool:
+    """Whether what a weak reference leads to still exists."""
+    return reference() is not None
+
+
+def is_dead(reference: Any) -> bool:
+    """Whether what a weak reference led to is gone."""
+    return reference() is None
+
+
+@wraps(weakref.ref)
+def wrap_weak_reference(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A weak reference of the program."""
+    tx.guard("is", source, obj)
+    return RealWeakReferenceValue(obj, source)
 
 
 @constructs(weakref.ref)

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from triptych_dynamo.polyfills import MODELS
 from triptych_dynamo.sources import AttrSource, Source
 from triptych_dynamo.values import attributes, instances
-from triptych_dynamo.values.base import NotConstant, Value
-from triptych_dynamo.values.common import fold
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.pure import call_pure as call_pure
+from triptych_dynamo.values.pure import constant_or_special as constant_or_special
 from triptych_dynamo.values.pure import is_pure
+from triptych_dynamo.values.pure import name_of as name_of
 from triptych_dynamo.values.registry import wraps, wraps_object
 
 if TYPE_CHECKING:
@@ -115,13 +117,6 @@ class BuiltinFunctionValue(Value):
         return f"Builtin({name_of(self.function)})"
 
 
-def name_of(function: Any) -> str:
-    """Module and name of a callable, for texts."""
-    module = getattr(function, "__module__", None)
-    name = getattr(function, "__qualname__", None) or repr(function)
-    return f"{module}.{name}" if module and module != "builtins" else name
-
-
 def run_handler(
     tx: Frame, handler: Callable[..., Value], function: Any, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
@@ -134,22 +129,6 @@ def run_handler(
         except TypeError:
             return tx.raise_python(TypeError, f"{name_of(function)}() was called with wrong arguments")
         raise
-
-
-def call_pure(tx: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Run a pure function on constant arguments; symbolic numbers are specialised."""
-    try:
-        plain = [constant_or_special(tx, arg) for arg in args]
-        named = {key: constant_or_special(tx, arg) for key, arg in kwargs.items()}
-    except NotConstant:
-        return tx.unsupported("call", f"{name_of(function)} of values that are not known while tracing")
-    return fold(tx, function, plain, named)
-
-
-def constant_or_special(tx: Frame, value: Value) -> Any:
-    """The constant that a value is in this run."""
-    specialize = getattr(value, "specialize", None)
-    return (specialize(tx) if specialize is not None else value).as_constant()
 
 
 def wrap_substituted(tx: Frame, obj: Any, source: Source | None) -> Value:

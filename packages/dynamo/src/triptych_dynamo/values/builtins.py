@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo.polyfills import iteration, reductions
-from triptych_dynamo.sources import PinnedSource
 from triptych_dynamo.values import attributes, iterators, operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, call_pure
@@ -265,8 +264,7 @@ def _dir(tx: Frame, value: Value, /) -> Value:
 
 @builtin(globals)
 def _globals(tx: Frame) -> Value:
-    namespace = tx.scope.namespace
-    return tx.wrap(namespace, PinnedSource(namespace, "G"))
+    return tx.unsupported("call", "globals()")
 
 
 @builtin(locals)

@@ -17,6 +17,8 @@ from triptych_dynamo.values import attributes, instances, objects
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import ABSENT, fold, lookup, none
 from triptych_dynamo.values.functions import MethodValue
+from triptych_dynamo.values.objects import is_c_class
+from triptych_dynamo.values.pure import FROZEN_TYPES, call_pure
 from triptych_dynamo.values.registry import wraps_if
 
 if TYPE_CHECKING:
@@ -139,6 +141,8 @@ class ClassValue(Value):
         model = MODELS.get(self.cls)
         if model is not None:
             return tx.call(tx.wrap(model, None), args, kwargs)
+        if issubclass(self.cls, FROZEN_TYPES) and is_c_class(self.cls):
+            return call_pure(tx, self.cls, args, kwargs)
         meta_call = attributes.defines(type(self.cls), "__call__")
         if isinstance(meta_call, FunctionType):
             return tx.call(tx.wrap(meta_call, None), [self, *args], kwargs)

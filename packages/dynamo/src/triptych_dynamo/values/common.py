@@ -11,14 +11,19 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.sources import PinnedSource, Source
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.constant import ConstantValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
-    from triptych_dynamo.sources import Source
 
 Method = Callable[..., Value]
+
+
+def origin_of(obj: Any, source: Source | None) -> Source:
+    """Where a real object that can change is read again; the compiled code holds on to it when nothing leads there."""
+    return PinnedSource(obj, f"<{type(obj).__qualname__}>") if source is None else source
 
 
 class Unread:

@@ -13,6 +13,7 @@ import torch
 from torch.amp import autocast_mode
 from torch.autograd import grad_mode
 
+from triptych_dynamo.polyfills.managers import decorated
 from triptych_dynamo.sources import AttrSource, Source
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
@@ -84,6 +85,22 @@ class ModeValue(ContextValue):
         super().__init__(source)
         self.cls, self.args = cls, args
         self.entered: list[tuple[fx.Node, Any]] = []
+
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        if name == "clone":
+            return BuiltinMethodValue(self, name)
+        if name == "mode" and self.args:
+            return tx.constant(self.args[0])
+        return super().get_attr(tx, name)
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "clone":
+            return type(self)(self.cls, self.args)
+        return super().call_method(tx, name, args, kwargs)
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """As a decorator: the function runs in the mode."""
+        return tx.call(tx.wrap(decorated, None), [self, *args], kwargs)
 
     def enter(self, tx: Frame) -> Value:
         token = type(self).enter_function(*self.args)

@@ -10,7 +10,15 @@ from triptych_dynamo.sources import AttrSource, Source
 from triptych_dynamo.values import iterators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.classes import constructs
-from triptych_dynamo.values.common import MethodTable, builds_literal, index_of, is_constant_equal, literal, none
+from triptych_dynamo.values.common import (
+    MethodTable,
+    builds_literal,
+    index_of,
+    is_constant_equal,
+    literal,
+    none,
+    origin_of,
+)
 from triptych_dynamo.values.list_methods import LIST
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.sequences import ListValue, guard_sequence
@@ -170,8 +178,8 @@ def _deque(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
 @wraps(deque)
 def wrap_deque(tx: Frame, obj: deque[Any], source: Source | None) -> Value:
     """A deque of the program."""
-    if source is not None:
-        tx.guard("equals", AttrSource(source, "maxlen"), obj.maxlen)
+    source = origin_of(obj, source)
+    tx.guard("equals", AttrSource(source, "maxlen"), obj.maxlen)
     return DequeValue(guard_sequence(tx, obj, source), obj.maxlen, source)
 
 

@@ -16,7 +16,7 @@ import torch
 from triptych_dynamo.sources import AttrSource, DictKeySource, ItemSource, Source
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
-from triptych_dynamo.values.common import MethodTable, Unread, builds_literal, literal
+from triptych_dynamo.values.common import MethodTable, Unread, builds_literal, literal, origin_of
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.sets import SetValue as SetValue
@@ -264,6 +264,7 @@ def fill(tx: Frame, value: DictValue, obj: dict[Any, Any], source: Source | None
 @wraps(dict, OrderedDict, defaultdict)
 def wrap_dict(tx: Frame, obj: dict[Any, Any], source: Source | None) -> Value:
     """A dictionary of the program."""
+    source = origin_of(obj, source)
     tx.guard("type_is", source, type(obj))
     value = fill(tx, DictValue((), source, type(obj)), obj, source)
     if isinstance(obj, defaultdict):

@@ -17,7 +17,7 @@ from triptych_dynamo.sources import ItemSource, Source
 from triptych_dynamo.values import attributes, instances
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
-from triptych_dynamo.values.common import is_constant_equal, none
+from triptych_dynamo.values.common import is_constant_equal, none, origin_of
 from triptych_dynamo.values.mappings import DictValue, Entry, fill
 from triptych_dynamo.values.objects import ObjectValue, attach_real
 from triptych_dynamo.values.registry import wraps_if
@@ -195,6 +195,7 @@ def _make_module(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Valu
 @wraps_if(lambda obj: isinstance(obj, nn.Module), order=30)
 def wrap_nn_module(tx: Frame, obj: nn.Module, source: Source | None) -> Value:
     """A module of the program."""
+    source = origin_of(obj, source)
     tx.guard("type_is", source, type(obj))
     if isinstance(obj, torch.jit.ScriptModule):
         return tx.unsupported("call", "a scripted module")

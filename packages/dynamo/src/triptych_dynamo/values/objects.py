@@ -15,7 +15,7 @@ from triptych_dynamo.errors import TracedException
 from triptych_dynamo.sources import AttrSource, InstanceDictSource, Source
 from triptych_dynamo.values import attributes, instances, iterators, mappings
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import ABSENT, lookup
+from triptych_dynamo.values.common import ABSENT, lookup, origin_of
 from triptych_dynamo.values.object_methods import OBJECT
 from triptych_dynamo.values.registry import wraps_if
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 _ABSENT_REAL = object()
+# Modules of C classes whose attribute lookup is the generic one.
+_GENERIC_LOOKUP = frozenset(
+    {"builtins", "collections", "functools", "types", "logging", "datetime", "decimal", "torch"}
+)
 
 
 class ObjectValue(Value):
@@ -63,6 +67,8 @@ class ObjectValue(Value):
             getter = tx.wrap(custom, None)
             found = tx.catches(AttributeError, lambda: tx.call(getter, [self, tx.constant(name)]))
             return found if found is not None else self.fallback_attr(tx, name)
+        if custom.__objclass__.__module__ not in _GENERIC_LOOKUP:
+            return tx.unsupported("attribute", f"attribute {name!r} of a {self.cls.__qualname__}, looked up by C code")
         return self.generic_attr(tx, name, fallback=True)
 
     def generic_attr(self, tx: Frame, name: str, *, fallback: bool) -> Value:
@@ -339,6 +345,7 @@ def is_c_class(cls: type) -> bool:
 @wraps_if(lambda obj: True, order=100)
 def wrap_object(tx: Frame, obj: Any, source: Source | None) -> Value:
     """Any other object of the program."""
+    source = origin_of(obj, source)
     tx.guard("type_is", source, type(obj))
     value = ObjectValue(type(obj), source, obj)
     tx.trace.remember(obj, value)

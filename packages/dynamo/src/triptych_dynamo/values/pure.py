@@ -28,9 +28,15 @@ import textwrap
 import typing
 import uuid
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from triptych_dynamo.values.base import NotConstant, Value
+from triptych_dynamo.values.common import fold
+
+if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.frame import Frame
 
 _MODULES = frozenset({"math", "cmath", "_operator", "_struct", "unicodedata", "_sre", "_string"})
 
@@ -88,6 +94,8 @@ def is_pure(function: Any) -> bool:
     if isinstance(function, BuiltinFunctionType) and function.__module__ in _MODULES:
         return True
     owner = getattr(function, "__self__", None)
+    if isinstance(owner, type):
+        return owner in _ATOM_OWNERS and function.__name__ != "__new__"
     return owner is not None and (isinstance(owner, FROZEN_TYPES) or type(owner) in _ATOM_OWNERS)
 
 
@@ -106,3 +114,26 @@ def is_c_enumeration(cls: type) -> bool:
 
 # The Python functions among them: run whole instead of being traced into, where their arguments are constants.
 PURE_PYTHON: tuple[FunctionType, ...] = tuple(function for function in _FUNCTIONS if isinstance(function, FunctionType))
+
+
+def name_of(function: Any) -> str:
+    """Module and name of a callable, for texts."""
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", None) or repr(function)
+    return f"{module}.{name}" if module and module != "builtins" else name
+
+
+def call_pure(tx: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Run a pure function on constant arguments; symbolic numbers are specialised."""
+    try:
+        plain = [constant_or_special(tx, arg) for arg in args]
+        named = {key: constant_or_special(tx, arg) for key, arg in kwargs.items()}
+    except NotConstant:
+        return tx.unsupported("call", f"{name_of(function)} of values that are not known while tracing")
+    return fold(tx, function, plain, named)
+
+
+def constant_or_special(tx: Frame, value: Value) -> Any:
+    """The constant that a value is in this run."""
+    specialize = getattr(value, "specialize", None)
+    return (specialize(tx) if specialize is not None else value).as_constant()

@@ -24,6 +24,7 @@ from triptych_dynamo.values.common import (
     index_of,
     is_scalar,
     literal,
+    origin_of,
 )
 from triptych_dynamo.values.ranges import SliceValue as SliceValue
 from triptych_dynamo.values.registry import wraps, wraps_if
@@ -263,7 +264,7 @@ class ListValue(SequenceValue):
             tx.effects.mutated(self.this)
 
     def replay(self, cg: Writer) -> None:
-        """Emit `list.__setitem__(obj, slice(None), [...])`, which no subclass intercepts; `extend` for additions alone."""
+        """Emit `list.__setitem__(obj, slice(None), [...])`, which no subclass intercepts, or an `extend`."""
         if self.unlooked is not None:
             self._emit_extend(cg, self.appended)
             return
@@ -388,6 +389,7 @@ def guard_items(tx: Frame, obj: Any, source: Source | None) -> list[Any] | Unloo
 @wraps(list)
 def wrap_list(tx: Frame, obj: list[Any], source: Source | None) -> Value:
     """A list of the program."""
+    source = origin_of(obj, source)
     return ListValue(guard_sequence(tx, obj, source), source)
 
 

@@ -14,7 +14,7 @@ from triptych_dynamo.sources import Source
 from triptych_dynamo.values import iterators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
-from triptych_dynamo.values.common import MethodTable, builds_literal, literal, none
+from triptych_dynamo.values.common import MethodTable, builds_literal, literal, none, origin_of
 from triptych_dynamo.values.registry import wraps
 
 if TYPE_CHECKING:
@@ -300,6 +300,7 @@ _relation(("issuperset",), lambda a, b: a >= b)
 @wraps(set, frozenset)
 def wrap_set(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A set of the program: its members are guarded as a whole."""
+    source = origin_of(obj, source) if type(obj) is set else source
     tx.guard("type_is", source, type(obj))
     tx.guard("set_is", source, frozenset(obj))
     value = SetValue((), source, type(obj))
