@@ -44,8 +44,11 @@ def index_expr(expr: Any, dtype: torch.dtype) -> Any:
     return _slot.get().index_expr(expr, dtype)
 
 
-def indirect(value: Any, size: Any, check: bool = True) -> Any:
-    """A loaded integer as an index into an axis of `size`: negative ones wrap, others out of range raise IndexError."""
+def indirect(value: Any, size: Any, check: bool | str = True) -> Any:
+    """A loaded integer as an index into an axis of `size`: negative ones wrap, others out of range raise IndexError.
+
+    check: True, False (in range for certain), or "runtime" (RuntimeError instead of IndexError, as `gather` raises).
+    """
     return _slot.get().indirect(value, size, check)
 
 

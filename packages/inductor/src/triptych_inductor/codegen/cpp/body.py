@@ -179,12 +179,12 @@ class BodyWriter:
         name = f"{self.prefix}at{node.number}"
         index = cast_text(self.text_of[value.number], value.dtype, torch.int64)  # type: ignore[arg-type]
         function = "checked" if check else "wrapped"
+        code = "<3>" if check == "runtime" else ""
         last = ", failure" if check else ""
-        self.names.may_fail |= check
         if self.uniform(node):
-            return [f"const long {name} = {function}_index(lane0({index}), {self.printer(size)}{last});"]
+            return [f"const long {name} = {function}_index{code}(lane0({index}), {self.printer(size)}{last});"]
         mask = self.active(node, place)
-        return [f"long {name}[N];", f"{function}_indices({name}, {index}, {self.printer(size)}, {mask}{last});"]
+        return [f"long {name}[N];", f"{function}_indices{code}({name}, {index}, {self.printer(size)}, {mask}{last});"]
 
     # Memory.
 

@@ -50,6 +50,14 @@ class Group:
         """Values after the loop, in order."""
         return [n for n in self.recorded.block.nodes if n.number in self.after]
 
+    def support(self) -> list[Value]:
+        """Values of the body that the epilogue uses (they depend on no reduction variable), in order."""
+        wanted: set[int] = set()
+        for node in reversed(self.recorded.block.nodes):
+            if node.op != "reduce" and (node.number in self.after or node.number in wanted):
+                _mark_sources(node, wanted, self.recorded)
+        return [n for n in self.body() if n.number in wanted]
+
     def __str__(self) -> str:
         return f"group of {', '.join(self.origin) or 'unnamed ops'}\n{self.recorded}"
 

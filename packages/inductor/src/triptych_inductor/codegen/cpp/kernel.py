@@ -78,6 +78,8 @@ class KernelWriter:
         for line in (kernel.description, *self._origins(), f"loops: {self.plan}"):
             if line:
                 code.line("// " + line.replace("\n", " "))
+        if self.plan.split is not None:
+            self.reductions.declare_state()
         with code.block(f"static void {self.name}_part(const long *a, long begin, long end, long thread)"):
             self._unpack()
             if self.plan.shape == "points":
@@ -108,7 +110,7 @@ class KernelWriter:
         self._unpack_sizes(len(pointers))
         count = len(pointers) + len(self.kernel.sizes)
         self.code.line(f"Failure *failure = (Failure *)a[{count}];")
-        for k, name in enumerate(SHARES, count + 1):
+        for k, name in enumerate(self._shared_names(), count + 1):
             self.code.line(f"const long {name} = a[{k}];")
         self.code.line("int bad = 0;")
 
@@ -126,12 +128,33 @@ class KernelWriter:
             factors = [*self.kernel.outer, *self.kernel.reduction, self.plan.cost]
             code.line(f"const long work = {self._product(factors)};")
             self._shares()
-            code.line(f"long a[{count + 1 + len(SHARES)}] = {{}};")
+            names = self._shared_names()
+            if self.plan.split is not None:
+                code.line(
+                    f"const long splits = pieces(work, total, {self.print(self.kernel.reduction[self.plan.split])});"
+                )
+                code.line("long phase = 0, states = 0;")
+            code.line(f"long a[{count + 1 + len(names)}] = {{}};")
             code.line(f"for (int k = 0; k < {count}; k++) a[k] = given[k];")
             code.line(f"a[{count}] = (long)failure;")
-            for k, name in enumerate(SHARES, count + 1):
+            for k, name in enumerate(names, count + 1):
                 code.line(f"a[{k}] = {name};")
+            if self.plan.split is not None:
+                self._split_run(count + 1 + len(names))
             code.line(f"parallel({self.name}_part, a, total, threads);")
+            if self.plan.split is not None:
+                code.line("__builtin_free((void *)states);")
+
+    def _split_run(self, count: int) -> None:
+        """The first of two runs where threads take pieces of a reduction: states of the pieces go to memory."""
+        with self.code.block("if (splits > 1)"):
+            self.code.line(f"states = (long)__builtin_malloc(total * splits * sizeof({self.name}_state));")
+            self.code.line(f"a[{count - 1}] = states;")
+            self.code.line(f"parallel({self.name}_part, a, total * splits, threads_for(work, total * splits));")
+            self.code.line(f"a[{count - 2}] = 1;")
+
+    def _shared_names(self) -> tuple[str, ...]:
+        return SHARES if self.plan.split is None else (*SHARES, "splits", "phase", "states")
 
     def _product(self, factors: Sequence[Any]) -> str:
         texts = [self.print.atom(f) for f in factors if static(f) != 1]
@@ -155,7 +178,10 @@ class KernelWriter:
         if plan.shape == "outer":
             most = f"points * (({extent} + N - 1) / N)"
             code.line(f"const long threads = {known or f'threads_for(work, {most})'};")
-            code.line(f"const long width = tile_width({extent}, {plan.unroll} * N, (threads + points - 1) / points);")
+            tile = f"{plan.unroll} * N"
+            if not plan.few:
+                tile = f"tile_width({extent}, {tile}, (threads + points - 1) / points)"
+            code.line(f"const long width = {tile};")
         else:
             width = f"(points >= 64 ? max_of({extent}, 1) : 2048)"
             if plan.threads.startswith("axis"):
@@ -170,7 +196,12 @@ class KernelWriter:
     def decode(self) -> None:
         """Inside a loop over shares `t`: the block of the vector axis and the values of the other outer axes."""
         code, plan = self.code, self.plan
-        code.line("long q = t;")
+        if plan.split is None:
+            code.line("long q = t;")
+        else:
+            code.line("const bool apart = splits > 1 && !phase;  // this share is one piece of a reduction")
+            code.line("const long share = apart ? t / splits : t, piece = apart ? t % splits : 0;")
+            code.line("long q = share;")
         if plan.shape != "inner" and plan.vector is not None:
             code.line("const long first_lane = q % blocks * width;")
             code.line(

@@ -32,13 +32,16 @@ class Plan:
     vector: int | None  # axis of the vector, outer (points, outer) or reduction (inner); None: a single point
     tile: int | None  # points only: second axis, walked in tiles inside the vector loop
     unroll: int  # inner: vectors in flight, each with an accumulator of its own; outer: the most vectors of a tile
-    threads: str  # "outer", "reduction" (partial results, then a merge) or "none"
+    threads: str  # "outer" or "none"; "axis k" where only that outer axis may be shared
     cost: int  # of one point of the innermost loop
+    few: bool = False  # outer: the tile is the whole axis, of so few vectors that accumulators stay in registers
+    split: int | None = None  # reduction axis of which threads may take pieces where outer points are few
 
     def __str__(self) -> str:
+        pieces = "" if self.split is None else f" or pieces of reduction axis {self.split}"
         return (
             f"{self.shape}: vector axis {self.vector}, tile axis {self.tile}, unroll {self.unroll}, "
-            f"threads share {self.threads}, cost {self.cost}"
+            f"threads share {self.threads}{pieces}, cost {self.cost}"
         )
 
 
@@ -63,7 +66,10 @@ def make_plan(kernel: Kernel, groups: list[Group], lanes: int) -> Plan:
     extent = kernel.outer[best] if use_outer else kernel.reduction[best_inner] if best_inner is not None else 1
     rows = any(not local.per_point for local in kernel.local)
     unroll = _tile_vectors(extent, lanes, rows) if use_outer else _unroll(extent, lanes, cost)
-    return Plan(shape, vector, None, unroll, "none" if atomic else "outer", cost)
+    few = use_outer and static(extent) is not None and -(-size_of(extent) // lanes) <= min(unroll, 4)
+    plan = Plan(shape, vector, None, unroll, "none" if atomic else "outer", cost, few)
+    plan.split = None if atomic or rows else _split_axis(kernel, groups, plan, lanes)
+    return plan
 
 
 def loop_axes(prefix: str, extents: Sequence[Any]) -> tuple[sympy.Symbol, ...]:
@@ -130,6 +136,29 @@ def _tile_vectors(extent: Any, lanes: int, rows: bool) -> int:
     most = 2 if rows else 32
     known = static(extent)
     return most if known is None else max(1, min(most, -(-known // lanes)))
+
+
+def _split_axis(kernel: Kernel, groups: list[Group], plan: Plan, lanes: int) -> int | None:
+    """The reduction axis that threads may cut into pieces: with few outer points and many reduction points."""
+    if not groups[0].reductions or any(static(e) is None for e in kernel.outer):
+        return None
+    shares, length = 1, 1
+    for axis, extent in enumerate(kernel.outer):
+        along = plan.shape == "outer" and axis == plan.vector
+        shares *= (1 if plan.few else -(-size_of(extent) // (4 * lanes))) if along else size_of(extent)
+    for extent in kernel.reduction:
+        length *= max(size_of(extent), 1) if static(extent) is not None else 1 << 16
+    if shares > 16 or length < 1 << 12:
+        return None
+    scalar = [k for k in range(len(kernel.reduction)) if plan.shape == "outer" or k != plan.vector]
+    longest = max(scalar, key=lambda k: size_of(kernel.reduction[k]), default=None)
+    return (
+        longest
+        if longest is not None and size_of(kernel.reduction[longest]) >= 32
+        else plan.vector
+        if plan.shape == "inner"
+        else longest
+    )
 
 
 def _cost(block: Block) -> int:

@@ -95,8 +95,55 @@ class ReductionLoops:
 
     def _outer_tiles(self) -> None:
         """Whole vectors of the tile at hand, and the lanes of a last partial one."""
-        self.code.line("const long whole = (last_lane - first_lane) / N, k = (last_lane - first_lane) % N;")
+        extent = self.owner.print(self.kernel.outer[self.plan.vector])  # type: ignore[index]
+        if self.plan.few:
+            self.code.line(f"constexpr long whole = {extent} / N, k = {extent} % N;")
+        else:
+            self.code.line("const long whole = (last_lane - first_lane) / N, k = (last_lane - first_lane) % N;")
         self._tile()
+
+    def declare_state(self) -> None:
+        """The accumulators of the first group, as they lie in memory when threads take pieces of a reduction."""
+        group = self.owner.groups[0]
+        slots = self._slots() or "[1]"
+        with self.code.block(f"struct {self.owner.name}_state"):
+            for node in group.reductions:
+                self.code.line(f"{accumulator_type(node)} v0_sum{node.number}{slots};")
+        self.code.lines[-1] += ";"
+
+    def _pieces(self, group: Group, writer: BodyWriter, count: str) -> None:
+        """After the loops of a group of which threads may have taken pieces: leave the state, or gather all states."""
+        if not self._is_split(group):
+            return
+        state = f"{self.owner.name}_state"
+        code, names = self.code, [self._accumulator(writer, n) for n in group.reductions]
+        with code.block("if (splits > 1)"):
+            code.line(f"{state} *all = ({state} *)states + share * splits;")
+            with code.block("if (apart)"):
+                for name in names:
+                    with code.block(f"for (long u = 0; u < {count}; u++)"):
+                        code.extend([f"{name}[u].flush();", f"all[piece].{name}[u] = {name}[u];"])
+                code.line("continue;")
+            for name in names:
+                with code.block(f"for (long s = 0; s < splits; s++) for (long u = 0; u < {count}; u++)"):
+                    code.line(f"{name}[u].merge(all[s].{name}[u]);")
+
+    def _is_split(self, group: Group) -> bool:
+        return self.plan.split is not None and group is self.owner.groups[0]
+
+    def _range(self, group: Group, axis: int) -> tuple[str, str]:
+        """Where the loop over a reduction axis begins and ends."""
+        extent = self.kernel.reduction[axis]
+        if not self._is_split(group) or axis != self.plan.split:
+            return "0", self.owner.print(extent)
+        return "piece_begin", "piece_end"
+
+    def _declare_range(self, group: Group, step: str) -> None:
+        if self._is_split(group):
+            extent = self.owner.print(self.kernel.reduction[self.plan.split])  # type: ignore[index]
+            for name, piece in (("begin", "piece"), ("end", "piece + 1")):
+                start = f"piece_start({extent}, {piece}, splits, {step})"
+                self.code.line(f"const long piece_{name} = splits > 1 && phase ? {extent} : {start};")
 
     def _tile(self) -> None:
         """All groups for the outer point (inner) or the vectors of outer points (outer) at hand."""
@@ -122,6 +169,8 @@ class ReductionLoops:
     def _each_vector(self, writer: BodyWriter, write: Callable[[Place], None]) -> None:
         """Loops over the tile's vectors: `write` for whole ones, and once more for the lanes of a partial one."""
         name, code = writer.vector.name, self.code  # type: ignore[union-attr]
+        if self.plan.few:
+            code.line("#pragma GCC unroll 4")
         with code.block("for (long u = 0; u < whole; u++)"):
             code.line(f"const long {name} = first_lane + u*N;")
             write(Place("", "[u]"))
@@ -159,6 +208,7 @@ class ReductionLoops:
         early = [n for n in body if writer.uniform(n) and writer.level(n) <= outer_depth]
         code.extend(writer.statements(early, Place()))
         axes = [k for k in range(len(self.kernel.reduction)) if k != self.plan.vector]
+        self._declare_range(group, f"({unroll}*N)" if self.plan.split == self.plan.vector else "1")
         self._nest(
             writer, axes, [n for n in body if n not in early], lambda rest: self._inner_vectors(writer, rest, unroll)
         )
@@ -167,6 +217,10 @@ class ReductionLoops:
             code.line(f"{name}[0].flush();")
             if unroll > 1:
                 code.line(f"for (int u = 1; u < {unroll}; u++) {{ {name}[u].flush(); {name}[0].merge({name}[u]); }}")
+        if reductions:
+            self._pieces(group, writer, "1")
+        for node in reductions:
+            name = self._accumulator(writer, node)
             code.line(f"{name}[0].across();")
             self._define_result(writer, node, f"{name}[0]")
         code.extend(writer.statements(group.epilogue(), Place()))
@@ -179,10 +233,11 @@ class ReductionLoops:
             return
         name = writer.vector.name  # type: ignore[union-attr]
         extent = self.kernel.reduction[self.plan.vector]
-        size, known = self.owner.print(extent), static(extent)
+        begin, size = self._range(group, self.plan.vector)
+        known = static(extent)
         flush = [n for n in group.reductions if needs_flush(n)]
         blocked = bool(flush) and (known is None or known > BLOCK * unroll * 4)
-        code.line(f"long {name} = 0;")
+        code.line(f"long {name} = {begin};")
         step = f"{unroll}*N" if unroll > 1 else "N"
         head = f"for (; {name} + {step} <= {size}; {name} += {step})"
         if blocked:
@@ -210,7 +265,7 @@ class ReductionLoops:
     # Lanes along an outer axis.
 
     def _outer_group(self, group: Group, writer: BodyWriter) -> None:
-        """Scalar loops over the reduction axes; inside, every vector of the tile, so that memory is read in its order."""
+        """Scalar loops over the reduction axes; in them every vector of the tile: memory is read in its order."""
         code = self.code
         for node in group.reductions:
             code.line(f"{accumulator_type(node)} {self._accumulator(writer, node)}{self._slots()};")
@@ -223,7 +278,9 @@ class ReductionLoops:
         def innermost(nodes: list[Value]) -> None:
             self._each_vector(writer, lambda place: self._step_all(writer, nodes, place, "[u]"))
 
+        self._declare_range(group, "1")
         self._nest(writer, list(range(len(self.kernel.reduction))), rest, innermost)
+        self._pieces(group, writer, "whole + (k > 0)")
         if group.reductions or group.epilogue():
             self._each_vector(writer, lambda place: self._finish(group, writer, place))
 
@@ -232,7 +289,8 @@ class ReductionLoops:
         for node in group.reductions:
             self.code.line(f"{self._accumulator(writer, node)}[u].flush();")
             self._define_result(writer, node, f"{self._accumulator(writer, node)}[u]")
-        self.code.extend(writer.statements(group.epilogue(), place))
+        again = [n for n in group.support() if not writer.uniform(n)]
+        self.code.extend(writer.statements([*again, *group.epilogue()], place))
 
     # Common to both.
 
@@ -242,10 +300,10 @@ class ReductionLoops:
             innermost(nodes)
             return
         axis, code = axes[0], self.code
-        symbol, extent = self.owner.reduction[axis], self.kernel.reduction[axis]
-        name, size = symbol.name, self.owner.print(extent)
+        symbol = self.owner.reduction[axis]
+        name, (begin, size) = symbol.name, self._range(writer.group, axis)
         depth = writer.level_of[symbol]
-        with code.block(f"for (long {name} = 0; {name} < {size}; {name}++)"):
+        with code.block(f"for (long {name} = {begin}; {name} < {size}; {name}++)"):
             here = [n for n in nodes if writer.uniform(n) and writer.level(n) <= depth]
             code.extend(writer.statements(here, Place()))
             self._nest(writer, axes[1:], [n for n in nodes if n not in here], innermost)

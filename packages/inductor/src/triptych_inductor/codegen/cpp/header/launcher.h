@@ -51,9 +51,9 @@ static Object *launch(Object *self, Object *const *arguments, long given) {
   void *state = PyEval_SaveThread();
   row->run(values, &failure);
   PyEval_RestoreThread(state);
-  if (failure.code == 1)
-    return PyErr_Format(PyExc_IndexError, "index %ld is out of bounds for dimension with size %ld", failure.value,
-                        failure.size);
+  if (failure.code == 1 || failure.code == 3)
+    return PyErr_Format(failure.code == 1 ? PyExc_IndexError : PyExc_RuntimeError, "index %ld is out of bounds for dimension with size %ld",
+                        failure.value, failure.size);
   if (failure.code == 2) return PyErr_Format(PyExc_RuntimeError, "ZeroDivisionError");
   Py_IncRef(&_Py_NoneStruct);
   return &_Py_NoneStruct;

@@ -1,13 +1,13 @@
 // What every unit shares: failures, checked indices, writes that add, the thread pool, and the entry from Python.
 
-struct Failure { long code, value, size; };  // code 1: index out of range; 2: integer division by zero
+struct Failure { long code, value, size; };  // code 1: index out of range; 2: integer division by zero; 3: as 1, but a RuntimeError
 extern "C" { static int (*max_threads)(); static void (*gomp_parallel)(void (*)(void *), void *, unsigned, unsigned);
 static int (*thread_number)(); static int (*thread_count)(); }
 
-INL long checked_index(long i, long size, Failure *failure) {
+template <int CODE = 1> INL long checked_index(long i, long size, Failure *failure) {
   long j = i < 0 ? i + size : i;
   if (__builtin_expect(j < 0 || j >= size, 0)) {
-    failure->code = 1;
+    failure->code = CODE;
     failure->value = i;
     failure->size = size;
     return 0;
@@ -15,10 +15,10 @@ INL long checked_index(long i, long size, Failure *failure) {
   return j;
 }
 INL long wrapped_index(long i, long size) { return i < 0 ? i + size : i; }
-INL void checked_indices(long *at, i64 v, long size, mask active, Failure *failure) {
+template <int CODE = 1> INL void checked_indices(long *at, i64 v, long size, mask active, Failure *failure) {
   long t[N];
   store(t, v);
-  for (int l = 0; l < N; l++) at[l] = active[l] ? checked_index(t[l], size, failure) : 0;
+  for (int l = 0; l < N; l++) at[l] = active[l] ? checked_index<CODE>(t[l], size, failure) : 0;
 }
 INL void wrapped_indices(long *at, i64 v, long size, mask active) {
   long t[N];
@@ -59,6 +59,14 @@ INL long threads_for(long work, long total) {
 INL long tile_width(long extent, long most, long shares) {
   long vectors = (extent + N - 1) / N, each = vectors / max_of(shares, 1);
   return max_of(min_of(each * N, most), N);
+}
+// Pieces of a reduction of `extent` steps, for threads that `total` shares would leave idle.
+INL long pieces(long work, long total, long extent) {
+  long threads = threads_for(work, extent / 16);
+  return threads <= total || total == 0 ? 1 : (threads + total - 1) / total;
+}
+INL long piece_start(long extent, long piece, long splits, long step) {
+  return piece >= splits ? extent : extent * piece / splits / step * step;
 }
 static void parallel(Part run, const long *arguments, long total, long threads) {
   Job job = {run, arguments, total};
