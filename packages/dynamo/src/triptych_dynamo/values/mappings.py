@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.sources import AttrSource, DictKeySource, ItemSource, Source
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
@@ -108,7 +110,12 @@ class DictValue(Value):
         self.keys_guarded = True
         frame = tx or self.tx
         assert frame is not None
-        frame.guard("dict_keys", self.source, tuple(self.original.values()))
+        keys = tuple(self.original.values())
+        if issubclass(self.cls, OrderedDict):  # its order is not that of the dictionary that it is
+            fact = PythonFact(KeysInOrder(keys), f"list({self.source}) == {list(keys)!r}")
+            frame.guard("python", self.source, fact)
+        else:
+            frame.guard("dict_keys", self.source, keys)
 
     def all_entries(self, tx: Frame | None) -> list[Entry]:
         """Every entry in order."""
@@ -226,6 +233,16 @@ class DictValue(Value):
         return self.methods.run(self, tx, name, args, kwargs)
 
 
+@dataclass(frozen=True)
+class KeysInOrder:
+    """A check: the keys of an `OrderedDict`, in its order."""
+
+    keys: tuple[Any, ...]
+
+    def __call__(self, mapping: OrderedDict[Any, Any]) -> bool:
+        return tuple(OrderedDict.keys(mapping)) == self.keys
+
+
 def standin(key: Value) -> Any:
     """`Value.key` where no frame is at hand (keys that were already used as such)."""
     return key.as_constant() if key.is_constant() else key.key(None)  # type: ignore[arg-type]
@@ -249,7 +266,8 @@ def fill(tx: Frame, value: DictValue, obj: dict[Any, Any], source: Source | None
     """Enter the items of a real dictionary, unread."""
     value.tx = tx
     value.original = {} if source is not None else None
-    for index, (key, item) in enumerate(dict.items(obj)):
+    items = OrderedDict.items(obj) if isinstance(obj, OrderedDict) else dict.items(obj)
+    for index, (key, item) in enumerate(items):
         mark = keyed_by(tx, key)
         if source is None:
             value.entries[mark] = Entry(literal(tx, key), tx.wrap(item, None))

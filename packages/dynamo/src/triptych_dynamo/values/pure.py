@@ -56,7 +56,7 @@ _FUNCTIONS: frozenset[Any] = frozenset(
         *(typing.get_origin, typing.get_args, typing.get_type_hints),
         *(importlib.metadata.version, importlib.util.find_spec, importlib.import_module, shutil.which),
         *(platform.system, platform.machine, platform.python_version, os.getenv, os.cpu_count),
-        *(math.prod, functools.cmp_to_key, uuid.UUID),
+        *(str.maketrans, math.prod, functools.cmp_to_key, uuid.UUID),
     }
 )
 
@@ -80,7 +80,6 @@ FROZEN_TYPES: tuple[type, ...] = (
     type(sys.version_info),
     type(sys.float_info),
     type(sys.flags),
-    type(sys.implementation),
 )
 
 
