@@ -296,3 +296,27 @@ def test_symbolic_float_argument():
     compiled = interpreted(gm, [fake, symbol])
     for number in (0.5, -3.0):
         torch.testing.assert_close(compiled(x, number)[0], x * number + 1)
+
+
+def test_layout_of_library_results_is_checked():
+    """A call whose real strides differ from what shape propagation says: kernels still read the right elements."""
+
+    @torch.library.custom_op("triptych_test::column_major", mutates_args=())
+    def column_major(x: torch.Tensor) -> torch.Tensor:
+        return x.t().contiguous().t() if x.ndim == 2 else x.clone()
+
+    @column_major.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+    x = torch.randn(3, 5)
+    gm = make_fx(lambda x: (column_major(x) + torch.arange(5), column_major(x)), tracing_mode="fake")(x)
+    actual, plain = interpreted(gm, [x])(x)
+    torch.testing.assert_close(actual, x + torch.arange(5))
+    assert plain.stride() == (5, 1)
+
+
+def test_results_of_lapack_in_a_kernel(check):
+    x = torch.randn(4, 4)
+    check(lambda x: torch.linalg.svd(x)[1] * 2 + torch.linalg.qr(x)[0].abs().sum(), x)
+    check(lambda x: torch.linalg.cholesky(x @ x.t() + torch.eye(4)) * 2, x)

@@ -114,7 +114,7 @@ exp, log, log1p, expm1 = _function("exp"), _function("log"), _function("log1p"),
 sqrt, rsqrt, tanh, erf, sigmoid = (_function(n) for n in ("sqrt", "rsqrt", "tanh", "erf", "sigmoid"))
 minimum, maximum, absolute, sign = (_function(n) for n in ("minimum", "maximum", "abs", "sign"))
 floor, trunc, isnan, relu, sin = (_function(n) for n in ("floor", "trunc", "isnan", "relu", "sin"))
-isinf = _function("isinf")
+isinf, erfc = _function("isinf"), _function("erfc")
 
 
 def where(condition: Term, a: Any, b: Any) -> Term:

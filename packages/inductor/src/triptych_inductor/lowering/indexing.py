@@ -167,7 +167,6 @@ def nll_loss_forward(
     output, total = ctx.expected
     acc = compute_dtype(x.dtype)
     classes, builder = x.size[-1], ctx.builder
-    stored(x)
 
     def parts(i: Indices) -> tuple[Value, Value]:
         label = ops.cast(target.at(i), torch.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -337,6 +338,12 @@ def _heaviside(x: Term, value: Term) -> Term:
     return f.where(x == 0, value, f.where(x > 0, x - x + 1, x - x))
 
 
+def _ndtr(x: Term) -> Term:
+    t = x * math.sqrt(0.5)
+    return f.where(t < -1, f.erfc(-t) * 0.5, (f.erf(t) + 1) * 0.5)
+
+
+_declare_formula(aten.special_ndtr, _ndtr, 34)
 _declare_formula(aten.xlogy, _xlogy, 14)
 _declare_formula(aten.logaddexp, _logaddexp, 26)
 _declare_formula(aten.fmax, _fmax, 4, floating=False)

@@ -26,6 +26,7 @@ fallbacks)."""
 import torch
 from torch import as_strided, empty_strided, inf, nan
 from math import ceil, floor, sqrt, trunc
+from triptych_inductor.wrapper.support import laid_out
 '''
 
 
@@ -38,6 +39,9 @@ class Emitter:
         self.lines: list[str] = []
         self.objects: list[Any] = []
         self.known: set[Any] = set()  # symbols that have a value
+        freed = {b.name for memory in program.memory for b in memory.free}
+        returned = {leaf.buffer.name for leaf in program.graph.outputs if isinstance(leaf, Strided)}
+        self.needed = freed | returned  # all other buffers are never used
         self.targets: dict[str, str] = {}  # text of a function -> its name in the module
 
     def emit(self) -> tuple[str, list[Any]]:
@@ -135,6 +139,12 @@ class Emitter:
         """The module-level name of a device: one object, where a text would be parsed at each call."""
         return self.targets.setdefault(f"torch.device({str(device)!r})", f"{device.type}{device.index or 0}")
 
+    def _device(self, device: torch.device) -> str:
+        """The module-level name of a device object."""
+        name = str(device).replace(":", "_")
+        self.targets[f"torch.device({str(device)!r})"] = name
+        return name
+
     def _free(self, memory: StepMemory) -> None:
         names = [b.name for b in memory.free if b.kind != "constant"]
         if names:
@@ -161,8 +171,14 @@ class Emitter:
         else:
             self._many_results(node, call)
         for buffer in node.outputs:
-            if buffer is not None:
+            if buffer is not None and (buffer.name in self.needed or node.single):
                 self._symbols_of(buffer)
+                self._lay_out(buffer)
+
+    def _lay_out(self, buffer: Buffer) -> None:
+        """Make sure of the strides of a library call's result."""
+        if len(buffer.stride) and buffer.kind == "extern":
+            self.lines.append(f"{buffer.name} = laid_out({buffer.name}, {text.tuple_text(buffer.stride)})")
 
     def _single_result(self, node: ExternNode, call: str) -> None:
         buffer = node.outputs[0] if node.outputs else None
@@ -180,14 +196,9 @@ class Emitter:
         names = [b.name if b is not None else str(positions.get(k, "_")) for k, b in enumerate(node.outputs)]
         self.lines.append(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {call}" if names else call)
         self.known.update(node.symbols)
-        unused = [b.name for b in node.outputs if b is not None and b.name not in self._needed()]
+        unused = [b.name for b in node.outputs if b is not None and b.name not in self.needed]
         if unused:
             self.lines.append(f"del {', '.join(unused)}")
-
-    def _needed(self) -> set[str]:
-        """Names freed or returned somewhere: all others are never used."""
-        freed = {b.name for memory in self.program.memory for b in memory.free}
-        return freed | {leaf.buffer.name for leaf in self.program.graph.outputs if isinstance(leaf, Strided)}
 
     def _comment(self, origin: tuple[str, ...]) -> None:
         for line in origin[:6]:
