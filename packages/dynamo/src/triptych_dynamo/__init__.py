@@ -20,7 +20,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "triptych_dynamo.explanation": ("explain", "capture_all", "Explanation"),
     "triptych_dynamo.region": ("Hooks", "RecompileLimitWarning"),
     "triptych_dynamo.options": ("Options",),
-    "triptych_dynamo.errors": ("GraphBreakError", "GuardViolation", "InvalidBackend", "Unsupported"),
+    "triptych_dynamo.errors": ("GraphBreakError", "GuardViolation", "InvalidBackend", "TracerFault", "Unsupported"),
     "triptych_dynamo.guards.facts": ("Guard",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}

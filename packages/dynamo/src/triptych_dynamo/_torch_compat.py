@@ -7,7 +7,12 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._functorch import apis as transform_apis
+from torch._functorch import eager_transforms, predispatch
+from torch._functorch import vmap as vmap_module
 from torch._guards import Source as TorchSource
+from torch._library.custom_ops import CustomOpDef
+from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -24,23 +29,46 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 __all__ = [
+    "assert_async",
+    "C_NAMESPACES",
     "CANNOT_FAKE",
-    "FakeTensor",
-    "FakeTensorMode",
-    "ShapeEnv",
-    "TensorBase",
+    "CustomOpDef",
     "dispatch_keys",
     "dispatch_mode_count",
-    "function_mode_count",
     "enable_python_dispatcher",
+    "enter_autocast",
+    "enter_dual_level",
+    "enter_inference_mode",
+    "exit_autocast",
+    "exit_dual_level",
+    "exit_inference_mode",
+    "FakeTensor",
+    "FakeTensorMode",
+    "function_mode_count",
     "is_fake",
     "is_symbolic_tracing",
+    "load_batching_rules",
+    "make_dual",
     "make_fake_mode",
     "mark_dim",
     "new_symbol",
+    "OpOverload",
+    "OpOverloadPacket",
+    "runtime_assert",
+    "runtime_checks",
+    "saved_tensor_hook_switches",
+    "set_grad_enabled",
+    "ShapeEnv",
     "symbolic_int",
     "tensor_version",
+    "TensorBase",
+    "torch_names",
+    "transform_forms",
+    "transform_functions",
+    "transform_gradient",
     "transform_level",
+    "transform_wraps",
+    "unpack_dual",
     "user_marks",
 ]
 
@@ -53,6 +81,64 @@ CANNOT_FAKE: tuple[type[BaseException], ...] = (
     GuardOnDataDependentSymNode,
 )
 
+# -- functions and modes of torch --------------------------------------------------------------------------------------
+# Where torch keeps its C functions.
+C_NAMESPACES: tuple[Any, ...] = (
+    torch._C._VariableFunctions,
+    torch._C._nn,
+    torch._C._linalg,
+    torch._C._fft,
+    torch._C._special,
+    torch._C._nested,
+    torch._C._sparse,
+    torch.linalg,
+    torch.fft,
+    torch.special,
+)
+set_grad_enabled = torch._C._set_grad_enabled
+runtime_checks: tuple[Any, ...] = (torch._check, torch._check_with)
+runtime_assert = torch._assert
+assert_async = torch._assert_async
+saved_tensor_hook_switches: tuple[Any, ...] = (
+    torch._C._autograd._saved_tensors_hooks_disable,
+    torch._C._autograd._saved_tensors_hooks_enable,
+    torch._C._autograd._saved_tensors_hooks_get_disabled_error_message,
+)
+enter_inference_mode = torch.autograd.grad_mode._enter_inference_mode
+exit_inference_mode = torch.autograd.grad_mode._exit_inference_mode
+enter_autocast = torch.amp.autocast_mode._enter_autocast
+exit_autocast = torch.amp.autocast_mode._exit_autocast
+
+
+def torch_names(*paths: str) -> list[Any]:
+    """What torch has at these dotted paths (without `torch.`), as far as this release has it."""
+    found = []
+    for path in paths:
+        obj: Any = torch
+        for part in path.split("."):
+            obj = getattr(obj, part, None)
+        if obj is not None:
+            found.append(obj)
+    return found
+
+
+# -- function transforms -------------------------------------------------------------------------------------------------
+transform_functions = torch._C._functorch  # levels of vmap, grad and jvp, and their functions of tensors
+enter_dual_level = torch._C._enter_dual_level
+exit_dual_level = torch._C._exit_dual_level
+make_dual, unpack_dual = torch._VF._make_dual, torch._VF._unpack_dual
+transform_gradient = eager_transforms._autograd_grad
+transform_wraps = getattr(transform_apis, "_wraps_without_dynamo_attrs", None)  # of newer releases
+load_batching_rules = getattr(predispatch, "lazy_load_decompositions", None) or vmap_module.lazy_load_decompositions
+
+
+def transform_forms(name: str, function: Any) -> list[Any]:
+    """A C function of the transforms and the wrapper that this release may have for it."""
+    wrapper = getattr(predispatch, name, None)
+    return [function] if wrapper is None else [function, wrapper]
+
+
+# -- marks ---------------------------------------------------------------------------------------------------------------
 # Where torch's own marking functions and ours leave their marks on a tensor.
 _DYNAMIC_MARKS = ("_triptych_dynamic_dims", "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices")
 _STATIC_MARKS = ("_triptych_static_dims", "_dynamo_static_indices")

@@ -68,6 +68,7 @@ def optimize(
         fullgraph or base.fullgraph,
         base.dynamic if dynamic is None else dynamic,
         base.recompile_limit if recompile_limit is None else recompile_limit,
+        base.on_error,
     )
 
     def decorate(target: Any) -> Any:

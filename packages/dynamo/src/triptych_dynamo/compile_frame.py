@@ -19,7 +19,7 @@ from triptych_dynamo._eval_frame import Unhooked
 from triptych_dynamo.emit.continuation import Layout, stack_name
 from triptych_dynamo.emit.cut import Cut
 from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body, takes_list
-from triptych_dynamo.errors import GraphBreakError, TracedException, Unsupported
+from triptych_dynamo.errors import GraphBreakError, TracedException, TracerFault, Unsupported
 from triptych_dynamo.interpreter.root_locals import RootLocals
 from triptych_dynamo.sources import CellSource, LocalSource
 from triptych_dynamo.trace.modes import guard_modes, preserved_modes
@@ -158,7 +158,7 @@ class FrameCompiler:
             guard_modes(trace, modes)
             frame = attempt.make_frame()
             trace.root = frame
-            value, reason = _run(frame)
+            value, reason = _run_guarded(frame)
             trace.close_modes(modes)
             if reason is not None:
                 return self._finish_cut(attempt, frame, reason)
@@ -182,6 +182,20 @@ class FrameCompiler:
         code = writer.write(body)
         attempt.trace.finish_guards()
         return CompiledFrame(code, list(attempt.trace.guards.values()), writer.graph_module, reason, attempt.trace)
+
+
+def _run_guarded(frame: Frame) -> tuple[Value | None, Unsupported | None]:
+    """Run the root frame; what only a bug of the tracer raises becomes a `TracerFault` with the user's line."""
+    trace = frame.trace
+    try:
+        return _run(frame)
+    except (TracedException, Unsupported):
+        raise
+    except RecursionError as error:
+        raise Unsupported("recursion", "the tracer ran out of stack") from error
+    except Exception as error:
+        place = trace.last_line or trace.user_line()
+        raise TracerFault(f"the tracer failed at {place}: {type(error).__name__}: {error}") from error
 
 
 def _run(frame: Frame) -> tuple[Value | None, Unsupported | None]:

@@ -74,5 +74,9 @@ class UserProgramError(Exception):
     """
 
 
+class TracerFault(RuntimeError):
+    """The tracer itself failed (a bug of it, not of the program); its cause is the exception inside the tracer."""
+
+
 class InvalidBackend(RuntimeError):
     """A backend name that is not registered."""

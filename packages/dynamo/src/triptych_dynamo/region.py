@@ -6,6 +6,7 @@ when no entry fits; both compile the frame and answer with an entry.
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 import warnings
@@ -25,7 +26,7 @@ from triptych_dynamo.compile_frame import CompiledFrame, FrameCompiler
 from triptych_dynamo.emit.continuation import Continuation, Layout, free_names_of
 from triptych_dynamo.emit.frame_exit import parameters_of
 from triptych_dynamo.emit.trampoline import Resume, drive
-from triptych_dynamo.errors import Unsupported
+from triptych_dynamo.errors import TracerFault, Unsupported
 from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.guards.program import compile_guards
 from triptych_dynamo.guards.python_check import check
@@ -33,6 +34,8 @@ from triptych_dynamo.options import Options
 from triptych_dynamo.trace.history import History
 from triptych_dynamo.trace.shapes import Shapes
 from triptych_dynamo.trace_rules import is_skipped
+
+SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
 class RecompileLimitWarning(UserWarning):
@@ -120,7 +123,7 @@ class CompiledRegion:
     # -- misses ------------------------------------------------------------------------------------------------------
     def miss(self, owner: CompiledCallable, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
         """The callable itself has no entry for these arguments."""
-        if torch.compiler.is_compiling() or is_symbolic_tracing():
+        if torch.compiler.is_compiling() or is_symbolic_tracing() or function.__code__.co_flags & SUSPENDS:
             return None
         with self._lock:
             return self._entry(function, arguments)
@@ -148,7 +151,7 @@ class CompiledRegion:
             self._announce_limit(state, function, reason)
             return None
         started = time.perf_counter()
-        result = self._compiler(function).compile(layout, function, named, lambda: self._shapes(state))
+        result = self._compile(layout, function, named, state)
         if result is None:
             return None
         record = FrameRecord(
@@ -160,6 +163,18 @@ class CompiledRegion:
             reason,
         )
         return self._make_entry(state, function, result, record)
+
+    def _compile(
+        self, layout: Layout, function: FunctionType, named: dict[str, Any], state: _FrameState
+    ) -> CompiledFrame | None:
+        """Compile a frame; a fault of the tracer is an error or a warning, as the options say."""
+        try:
+            return self._compiler(function).compile(layout, function, named, lambda: self._shapes(state))
+        except TracerFault as fault:
+            if self.options.on_error != "eager":
+                raise
+            warnings.warn(f"{fault}; the frame runs eagerly", stacklevel=4)
+            return CompiledFrame(None)
 
     def _make_entry(
         self, state: _FrameState, function: FunctionType, result: CompiledFrame, record: FrameRecord

@@ -459,3 +459,44 @@ def test_changed_object_that_is_two_objects_later() -> None:
     one: list[int] = []
     assert compiled(x, one, one).item() == 2
     assert one == [1]
+
+
+def test_functions_that_suspend_run_as_they_are() -> None:
+    def numbers(x: torch.Tensor) -> Any:
+        yield x + 1
+        yield x * 2
+
+    async def later(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    x = torch.ones(1)
+    assert [item.item() for item in td.optimize("eager")(numbers)(x)] == [2.0, 2.0]
+    with pytest.raises(StopIteration) as stop:
+        td.optimize("eager")(later)(x).send(None)
+    assert stop.value.value.item() == 2
+
+
+def test_deep_recursion() -> None:
+    def count(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x if n == 0 else count(x, n - 1) + 1
+
+    assert td.optimize("eager")(count)(torch.zeros(1), 150).item() == 150
+
+
+def test_faults_of_the_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
+    from triptych_dynamo.trace.graph import GraphBuilder
+
+    def broken(*args: Any) -> Any:
+        raise KeyError("a bug")
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    monkeypatch.setattr(GraphBuilder, "call", broken)
+    with pytest.raises(td.TracerFault, match=f"test_optimize.py:{fn.__code__.co_firstlineno + 1}: KeyError") as caught:
+        td.optimize("eager")(fn)(torch.ones(1))
+    assert isinstance(caught.value.__cause__, KeyError)
+    compiled = td.optimize("eager", options=td.Options(on_error="eager"))(fn)
+    with pytest.warns(UserWarning, match="the frame runs eagerly"):
+        assert compiled(torch.ones(1)).item() == 2
+    assert compiled(torch.ones(1)).item() == 2

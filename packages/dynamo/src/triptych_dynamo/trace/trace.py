@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from triptych_dynamo.errors import TracedException, Unsupported
 from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.interpreter.frame import Frame
 from triptych_dynamo.sources import PinnedSource, Source, is_owned
@@ -61,6 +63,7 @@ class Trace:
         self.frames: list[Frame] = []
         self.scopes: dict[int, GlobalScope] = {}
         self.root: Frame | None = None
+        self.last_line = ""
         self.steps = 0  # root instructions run so far
         self.undo: list[tuple[Callable[[Any], Any], Any]] = []  # (setter, value before) of switches set while tracing
         self._wrapped: dict[int, tuple[Any, Value]] = {}
@@ -193,6 +196,9 @@ class Trace:
 
     def leave_frame(self, frame: Frame) -> None:
         """A frame stops."""
+        error = sys.exc_info()[1]
+        if error is not None and not self.last_line and not isinstance(error, (TracedException, Unsupported)):
+            self.last_line = self.user_line()  # a fault of the tracer itself comes from here
         popped = self.frames.pop()
         assert popped is frame
 
