@@ -69,8 +69,12 @@ class _JointTracer:
 
     @contextlib.contextmanager
     def ambient(self) -> Iterator[None]:
-        """No multithreaded engine, no saved-tensor hooks of the caller, no inference mode while tracing."""
-        with torch.autograd.set_multithreading_enabled(False), compat.suspend_saved_tensor_hooks():
+        """No multithreaded engine, no saved-tensor hooks and no dispatch modes of the caller while tracing."""
+        with (
+            torch.autograd.set_multithreading_enabled(False),
+            compat.suspend_saved_tensor_hooks(),
+            compat.without_dispatch_modes(),
+        ):
             yield
 
     def trace(self) -> JointGraph:

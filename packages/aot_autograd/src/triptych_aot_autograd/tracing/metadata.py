@@ -92,9 +92,10 @@ class Metadata:
         def as_fake(value: Any) -> Any:
             return value._facts.as_fake(mode) if isinstance(value, TracedTensor) else value
 
+        fake_args, fake_kwargs = tree_map(as_fake, args), tree_map(as_fake, kwargs)  # made outside of the mode
         try:
             with compat.below_autograd(), compat.no_autocast(), mode:
-                result = func(*tree_map(as_fake, args), **tree_map(as_fake, kwargs))
+                result = func(*fake_args, **fake_kwargs)
         except compat.data_dependent_errors as error:
             raise DataDependentError(f"{func}: the result depends on the numbers in a tensor ({error})") from error
         return _template(result, self.facts.of)

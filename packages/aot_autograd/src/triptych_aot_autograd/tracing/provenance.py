@@ -28,6 +28,7 @@ class Provenance:
     def __init__(self) -> None:
         self.phase = "forward"
         self._source: dict[str, Any] | None = None  # origin given by the source graph
+        self.source_value: Any = None  # what the source graph says its node gives
         self._by_sequence: dict[int, dict[str, Any]] = {}
         self._by_frame: dict[tuple[Any, int], dict[str, Any]] = {}
         self._unknown: dict[str, Any] = {}
@@ -37,6 +38,7 @@ class Provenance:
         origin = {name: node.meta[name] for name in KEPT if name in node.meta}
         origin["source_name"] = node.name
         self._source = origin
+        self.source_value = node.meta.get("val", node.meta.get("example_value"))
 
     def forward_origin(self) -> dict[str, Any]:
         """The origin of an op of the forward trace, remembered for the backward of its autograd node."""

@@ -27,6 +27,7 @@ from triptych_aot_autograd.tracing.symbols import SYMBOLIC, SymbolTable
 from triptych_aot_autograd.tracing.views import ViewStep, single_output_step
 
 aten = torch.ops.aten
+NUMBERS = (int, float, bool)
 CONSTANT_TYPES = (
     int,
     float,
@@ -123,7 +124,7 @@ class Recorder(compat.TorchDispatchMode):
         template, node = self.record(func, args, kwargs)
         if type(template) is Facts:
             result = adopt(new_traced(template), template, node)
-            if args and getattr(args[0], "_constant", None) is not None:
+            if args and (type(args[0]) in NUMBERS or getattr(args[0], "_constant", None) is not None):
                 special_ops.fold_literals(result, func, args, kwargs)
             return result
         return self.wrap(template, node)

@@ -10,7 +10,8 @@ from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.errors import DataDependentError
 from triptych_aot_autograd.tracing.facts import Facts, TracedTensor, new_traced
 from triptych_aot_autograd.tracing.mutable_ops import HIDDEN_WRITES
-from triptych_aot_autograd.tracing.storages import adopt_view
+from triptych_aot_autograd.tracing.storages import adopt_view, current_value
+from triptych_aot_autograd.tracing.symbols import SYMBOLIC
 from triptych_aot_autograd.tracing.views import ViewStep
 
 if TYPE_CHECKING:
@@ -107,6 +108,11 @@ def _item(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     tensor = recorder.as_traced(args[0])
     if tensor._constant is not None:
         return tensor._constant.item()
+    foreseen = recorder.provenance.source_value
+    if isinstance(foreseen, SYMBOLIC):  # the front end has a symbol for this number already
+        node = recorder.graph.create_node("call_function", func, (current_value(tensor, recorder),), {})
+        node.meta.update(recorder.provenance.origin(), phase="forward", facts=foreseen, val=foreseen)
+        return recorder.wrap(foreseen, node)
     try:
         template, node = recorder.record(func, (tensor,), {})
     except RuntimeError as error:
@@ -141,12 +147,15 @@ def _lazy_bit(physical: Any) -> Any:
 
 def fold_literals(result: TracedTensor, func: Any, args: Any, kwargs: Any) -> None:
     """A number computed from literals alone is known too: remember it, for programs that ask for it."""
-    if result.numel() != 1 or kwargs or compat.is_random(func):
+    facts = result._facts
+    if facts.size != () or facts.device.type != "cpu" or compat.is_random(func):
+        return
+    if any(isinstance(v, (torch.Tensor, *SYMBOLIC)) for v in kwargs.values()):
         return
     known = [a._constant if isinstance(a, TracedTensor) else a for a in args]
-    if all(a is not None and not isinstance(a, (list, tuple)) for a in known):
+    if all(isinstance(a, (int, float, torch.Tensor)) for a in known):
         with compat.below_autograd(), compat.no_autocast():
-            result._constant = func(*known)
+            result._constant = func(*known, **kwargs)
 
 
 def _device(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> torch.device:
