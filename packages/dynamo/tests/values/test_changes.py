@@ -8,9 +8,8 @@ from collections import OrderedDict, deque
 
 import pytest
 import torch
-from harness import assert_same
-
 import triptych_dynamo
+from harness import assert_same
 
 X = torch.arange(6.0).reshape(2, 3)
 FACTOR = 2

@@ -10,9 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.amp import autocast_mode
-from torch.autograd import grad_mode
 
+from triptych_dynamo._torch_compat import (
+    enter_autocast,
+    enter_inference_mode,
+    exit_autocast,
+    exit_inference_mode,
+)
 from triptych_dynamo.polyfills.managers import decorated
 from triptych_dynamo.sources import AttrSource, Source
 from triptych_dynamo.values.base import Value
@@ -131,15 +135,15 @@ class ModeValue(ContextValue):
 class InferenceModeValue(ModeValue):
     """`torch.inference_mode(mode)`."""
 
-    enter_function = grad_mode._enter_inference_mode
-    exit_function = grad_mode._exit_inference_mode
+    enter_function = staticmethod(enter_inference_mode)
+    exit_function = staticmethod(exit_inference_mode)
 
 
 class AutocastValue(ModeValue):
     """`torch.autocast(device_type, dtype, enabled, cache_enabled)`."""
 
-    enter_function = autocast_mode._enter_autocast
-    exit_function = autocast_mode._exit_autocast
+    enter_function = staticmethod(enter_autocast)
+    exit_function = staticmethod(exit_autocast)
 
 
 @constructs(torch.inference_mode)

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch._library.custom_ops import CustomOpDef
-from torch._ops import OpOverload, OpOverloadPacket
 
+from triptych_dynamo._torch_compat import (
+    C_NAMESPACES,
+    CustomOpDef,
+    OpOverload,
+    OpOverloadPacket,
+    assert_async,
+    runtime_assert,
+    runtime_checks,
+)
 from triptych_dynamo.sources import Source
 from triptych_dynamo.values import operators
 from triptych_dynamo.values.base import Value
@@ -32,19 +39,6 @@ if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
     from triptych_dynamo.interpreter.frame import Frame
 
-# Where torch keeps its C functions.
-_C_NAMESPACES: tuple[Any, ...] = (
-    torch._C._VariableFunctions,
-    torch._C._nn,
-    torch._C._linalg,
-    torch._C._fft,
-    torch._C._special,
-    torch._C._nested,
-    torch._C._sparse,
-    torch.linalg,
-    torch.fft,
-    torch.special,
-)
 # Python functions of torch.nn.functional that are not operations on tensors, or that are better traced into.
 _INLINED = frozenset(
     {
@@ -72,7 +66,7 @@ def _functional_leaves() -> list[Any]:
 
 def _c_functions() -> list[Any]:
     found = []
-    for namespace in _C_NAMESPACES:
+    for namespace in C_NAMESPACES:
         for name in dir(namespace):
             function = getattr(namespace, name)
             if isinstance(function, BuiltinFunctionType) and not name.startswith("__"):
@@ -227,7 +221,7 @@ def named_apply(cls: Any) -> Any:
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
-@builtin(torch._check, torch._check_with)
+@builtin(*runtime_checks)
 def _check(tx: Frame, *args: Value, **kwargs: Value) -> Value:
     """`torch._check(condition, message)`: decided now; a failed one raises the traced RuntimeError."""
     condition, *rest = args
@@ -240,11 +234,11 @@ def _check(tx: Frame, *args: Value, **kwargs: Value) -> Value:
     return tx.raise_python(RuntimeError, text)
 
 
-@builtin(torch._assert)
+@builtin(runtime_assert)
 def _assert(tx: Frame, condition: Value, message: Value) -> Value:
     """`torch._assert`: a check in the graph for tensors, a Python assertion otherwise."""
     if isinstance(condition, TensorValue):
-        return tx.call_graph(torch._assert_async, [condition, message])
+        return tx.call_graph(assert_async, [condition, message])
     if condition.truth(tx):
         return tx.constant(None)
     return tx.raise_python(AssertionError, message)

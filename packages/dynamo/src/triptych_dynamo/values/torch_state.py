@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import overrides
 
+from triptych_dynamo._torch_compat import set_grad_enabled, torch_names
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, call_pure, wrap_substituted
 from triptych_dynamo.values.common import none
@@ -21,19 +22,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 
-def _named(*paths: str) -> list[Any]:
-    """The functions of torch at these dotted paths, those that this release has."""
-    found = []
-    for path in paths:
-        obj: Any = torch
-        for part in path.split("."):
-            obj = getattr(obj, part, None)
-        if obj is not None:
-            found.append(obj)
-    return found
-
-
-_QUESTIONS = _named(
+_QUESTIONS = torch_names(
     *("is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled"),
     *("is_autocast_cache_enabled", "get_autocast_dtype", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype"),
     *("get_default_dtype", "get_default_device", "are_deterministic_algorithms_enabled", "get_num_threads"),
@@ -97,17 +86,17 @@ for _function in _QUESTIONS:
 _FIXED: list[tuple[Any, list[Any]]] = [
     (
         True,
-        _named("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils_internal.is_compiling"),
+        torch_names("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils_internal.is_compiling"),
     ),
     (
         False,
         [
-            *_named("jit.is_scripting", "_jit_internal.is_scripting", "compiler.is_exporting"),
-            *_named("fx._symbolic_trace.is_fx_tracing", "fx._symbolic_trace.is_fx_symbolic_tracing"),
-            *_named("onnx.is_in_onnx_export", "_jit_internal.is_tracing"),
+            *torch_names("jit.is_scripting", "_jit_internal.is_scripting", "compiler.is_exporting"),
+            *torch_names("fx._symbolic_trace.is_fx_tracing", "fx._symbolic_trace.is_fx_symbolic_tracing"),
+            *torch_names("onnx.is_in_onnx_export", "_jit_internal.is_tracing"),
         ],
     ),
-    (None, _named("_C._log_api_usage_once", "_C._log_api_usage_metadata")),
+    (None, torch_names("_C._log_api_usage_once", "_C._log_api_usage_metadata")),
 ]
 
 
@@ -129,7 +118,7 @@ for _answer, _functions in _FIXED:
         overrides.has_torch_function,
         overrides.has_torch_function_unary,
         overrides.has_torch_function_variadic,
-        *_named(*(f"nn.functional.has_torch_function{suffix}" for suffix in ("", "_unary", "_variadic"))),
+        *torch_names(*(f"nn.functional.has_torch_function{suffix}" for suffix in ("", "_unary", "_variadic"))),
     }
 )
 def _has_torch_function(tx: Frame, *args: Value, **kwargs: Value) -> Value:
@@ -182,14 +171,14 @@ def _switch(setter: Any, getter: Any) -> None:
 
 
 for _setter, _getter in _SWITCHES:
-    for _found, _reader in zip(_named(_setter), _named(_getter), strict=False):
+    for _found, _reader in zip(torch_names(_setter), torch_names(_getter), strict=False):
         _switch(_found, _reader)
 
 
-@builtin(torch._C._set_grad_enabled)
+@builtin(set_grad_enabled)
 def _set_grad_enabled(tx: Frame, mode: Value, /) -> Value:
     """Really set while tracing, and a node of the graph; setting what is set already is neither."""
     wanted = mode.truth(tx)
     if wanted != torch.is_grad_enabled():
-        tx.call_graph(torch._C._set_grad_enabled, [tx.constant(wanted)])
+        tx.call_graph(set_grad_enabled, [tx.constant(wanted)])
     return none(tx)

@@ -10,10 +10,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C import _functorch
-from torch._functorch import apis, eager_transforms, predispatch
-from torch._functorch import vmap as vmap_module
 
+from triptych_dynamo._torch_compat import (
+    enter_dual_level,
+    exit_dual_level,
+    load_batching_rules,
+    make_dual,
+    saved_tensor_hook_switches,
+    transform_forms,
+    transform_gradient,
+    transform_wraps,
+    unpack_dual,
+)
+from triptych_dynamo._torch_compat import transform_functions as functions
 from triptych_dynamo.polyfills import transforms as models
 from triptych_dynamo.values import iterators
 from triptych_dynamo.values.base import Value
@@ -33,19 +42,13 @@ _LEVELS: tuple[tuple[str, str], ...] = (
 )
 # Functions of tensors, with the C function that becomes the node.
 _TENSOR_FUNCTIONS: dict[str, Any] = {
-    "_add_batch_dim": _functorch._add_batch_dim,
-    "_remove_batch_dim": _functorch._remove_batch_dim,
-    "_unwrap_for_grad": _functorch._unwrap_for_grad,
-    "_wrap_for_grad": _functorch._wrap_for_grad,
-    "_make_dual": torch._VF._make_dual,
-    "_unpack_dual": torch._VF._unpack_dual,
+    "_add_batch_dim": functions._add_batch_dim,
+    "_remove_batch_dim": functions._remove_batch_dim,
+    "_unwrap_for_grad": functions._unwrap_for_grad,
+    "_wrap_for_grad": functions._wrap_for_grad,
+    "_make_dual": make_dual,
+    "_unpack_dual": unpack_dual,
 }
-
-
-def _forms(name: str, function: Any) -> list[Any]:
-    """A C function and the wrapper that this release may have for it."""
-    wrapper = getattr(predispatch, name, None)
-    return [function] if wrapper is None else [function, wrapper]
 
 
 def _record(tx: Frame, function: Any, args: list[Any], result: Any) -> None:
@@ -54,8 +57,8 @@ def _record(tx: Frame, function: Any, args: list[Any], result: Any) -> None:
 
 
 def _level(enter_name: str, leave_name: str) -> None:
-    enter_c: Callable[..., int] = getattr(_functorch, enter_name)
-    leave_c: Callable[[], int] = getattr(_functorch, leave_name)
+    enter_c: Callable[..., int] = getattr(functions, enter_name)
+    leave_c: Callable[[], int] = getattr(functions, leave_name)
 
     def undo(_: Any) -> None:
         leave_c()
@@ -73,8 +76,8 @@ def _level(enter_name: str, leave_name: str) -> None:
         _record(tx, leave_c, [], level)
         return tx.constant(level)
 
-    builtin(*_forms(enter_name, enter_c))(entered)
-    builtin(*_forms(leave_name, leave_c))(left)
+    builtin(*transform_forms(enter_name, enter_c))(entered)
+    builtin(*transform_forms(leave_name, leave_c))(left)
 
 
 for _row in _LEVELS:
@@ -85,40 +88,40 @@ def _tensor_function(name: str, function: Any) -> None:
     def call(tx: Frame, tensor: Value, *args: Value, **kwargs: Value) -> Value:
         return tx.call_graph(function, [tensor, *args], kwargs)
 
-    builtin(*_forms(name, function))(call)
+    builtin(*transform_forms(name, function))(call)
 
 
 for _name, _function in _TENSOR_FUNCTIONS.items():
     _tensor_function(_name, _function)
 
 
-@builtin(*_forms("_add_batch_dim", _functorch._add_batch_dim))
+@builtin(*transform_forms("_add_batch_dim", functions._add_batch_dim))
 def _add_batch_dim(tx: Frame, tensor: Value, dim: Value, level: Value) -> Value:
     """A negative dimension counts from the end."""
     position = constant_of(tx, dim, "a batch dimension")
     rank = constant_of(tx, tensor.get_attr(tx, "ndim"), "a rank")
-    return tx.call_graph(_functorch._add_batch_dim, [tensor, position % rank, level])
+    return tx.call_graph(functions._add_batch_dim, [tensor, position % rank, level])
 
 
-@builtin(*_forms("_enter_dual_level", torch._C._enter_dual_level))
+@builtin(*transform_forms("_enter_dual_level", enter_dual_level))
 def _enter_dual_level(tx: Frame) -> Value:
-    level = torch._C._enter_dual_level()
+    level = enter_dual_level()
     tx.trace.undo.append((_exit_dual_level_of, level))
-    _record(tx, torch._C._enter_dual_level, [], level)
+    _record(tx, enter_dual_level, [], level)
     return tx.constant(level)
 
 
 def _exit_dual_level_of(level: int) -> None:
     """Leave a level of forward-mode differentiation."""
-    torch._C._exit_dual_level(level=level)
+    exit_dual_level(level=level)
 
 
-@builtin(*_forms("_exit_dual_level", torch._C._exit_dual_level))
+@builtin(*transform_forms("_exit_dual_level", exit_dual_level))
 def _exit_dual_level(tx: Frame, level: Value) -> Value:
     number = level.as_constant()
     _exit_dual_level_of(number)
     tx.trace.undo.remove((_exit_dual_level_of, number))
-    node = tx.trace.graph.graph.call_function(torch._C._exit_dual_level, (), {"level": number})
+    node = tx.trace.graph.graph.call_function(exit_dual_level, (), {"level": number})
     node.meta.update(val=None, effect=True, stack_trace=tx.trace.graph.stack_trace())
     return none(tx)
 
@@ -130,26 +133,22 @@ def _modelled(function: Any, model: Any) -> None:
     builtin(function)(call)
 
 
-_modelled(eager_transforms._autograd_grad, models.autograd_grad)
-_WRAPS = getattr(apis, "_wraps_without_dynamo_attrs", None)  # of newer releases
-if _WRAPS is not None:
-    _modelled(_WRAPS, models.wraps_plainly)
+_modelled(transform_gradient, models.autograd_grad)
+if transform_wraps is not None:
+    _modelled(transform_wraps, models.wraps_plainly)
 
 
 def _load_decompositions(tx: Frame) -> Value:
     """Registration of rules, done once a process: done now."""
-    _LOAD_RULES()
+    load_batching_rules()
     return none(tx)
 
 
-_LOAD_RULES = getattr(predispatch, "lazy_load_decompositions", None) or vmap_module.lazy_load_decompositions
-builtin(_LOAD_RULES)(_load_decompositions)
+builtin(load_batching_rules)(_load_decompositions)
 
 
 @builtin(
-    torch._C._autograd._saved_tensors_hooks_disable,
-    torch._C._autograd._saved_tensors_hooks_enable,
-    torch._C._autograd._saved_tensors_hooks_get_disabled_error_message,
+    *saved_tensor_hook_switches,
 )
 def _saved_tensor_hooks(tx: Frame, *args: Value) -> Value:
     """The graph has no such hooks inside a transform."""
@@ -164,12 +163,12 @@ def outputs_of(tx: Frame, args: tuple[Value, ...], kwargs: dict[str, Value]) -> 
 
 def _is_wrapped(value: Value) -> bool:
     """Whether a tensor belongs to a level of a transform, an ended one included."""
-    return isinstance(value, TensorValue) and _functorch.is_functorch_wrapped_tensor(value.fake)
+    return isinstance(value, TensorValue) and functions.is_functorch_wrapped_tensor(value.fake)
 
 
 @builtin(torch.autograd.grad)
 def _grad(tx: Frame, *args: Value, **kwargs: Value) -> Value:
     """A node of the graph inside a transform; elsewhere the gradients belong to the program around the graph."""
-    if _functorch.maybe_current_level() is None and not any(_is_wrapped(item) for item in outputs_of(tx, args, kwargs)):
+    if functions.maybe_current_level() is None and not any(_is_wrapped(item) for item in outputs_of(tx, args, kwargs)):
         return tx.unsupported("backward", "torch.autograd.grad")
     return tx.call_graph(torch.autograd.grad, list(args), kwargs)
