@@ -1,7 +1,7 @@
 """``python -m tools.walkthrough [--check]``: fills the worked example of docs/architecture.md with what is really made.
 
-The page has regions between ``<!-- begin: NAME -->`` and ``<!-- end: NAME -->``. This compiles `example` and writes each
-stage's product into the region of its name; ``--check`` only tells, by its exit status, whether all regions are there.
+The page has regions between ``<!-- begin: NAME -->`` and ``<!-- end: NAME -->``. This compiles `example` and writes
+each stage's product into the region of its name; ``--check`` only tells, by its exit status, whether all are there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ import triptych_dynamo
 import triptych_inductor
 from torch.fx import GraphModule
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+KERNELS = re.compile(r"\n\n((?:// [^\n]*\n)+static void kernel_.*?)\nstatic KernelRow", re.DOTALL)
 REGION = re.compile(r"(<!-- begin: (\S+) -->\n)(.*?)(<!-- end: \2 -->)", re.DOTALL)
 
 
@@ -36,21 +38,31 @@ def _arguments() -> tuple[torch.Tensor, torch.Tensor]:
 
 def _block(language: str, text: str) -> str:
     lines = [line.rstrip() for line in text.strip("\n").splitlines()]
-    return "\n".join([f"```{language}", *lines, "```", ""])
+    return "\n".join([f"```{language}", *lines, "```", ""]).replace(f"{ROOT}/", "")
+
+
+def _kernels(files: Mapping[str, str]) -> str:
+    """The generated functions of the C++ files, without the vector header before and the tables after them."""
+    found = (KERNELS.search(text) for name, text in files.items() if not name.endswith(".py"))
+    return "\n".join(match[1] for match in found if match)
+
+
+def _guards(guards: Iterable[Any]) -> str:
+    return "\n".join(re.sub(r" from '.*", " ...>", str(guard)) for guard in guards)
 
 
 def products() -> dict[str, str]:
     """Region name -> markdown: the program, its guards and graph, the ATen graphs, the generated code."""
     made = {"program": _block("python", inspect.getsource(example))}
     captured = triptych_dynamo.capture(example)(*_arguments())
-    made["guards"] = _block("text", "\n".join(map(str, captured.guards)))
+    made["guards"] = _block("text", _guards(captured.guards))
     made["captured"] = _block("python", captured.graph_module.print_readable(print_output=False))
 
     def compiler(role: str) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
         def run(gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
             made[f"{role}-graph"] = _block("python", gm.print_readable(print_output=False))
             compiled = triptych_inductor.compile(gm, inputs)
-            made[f"{role}-code"] = _block("text", compiled.source)
+            made[f"{role}-code"] = _block("python", compiled.source) + "\n" + _block("cpp", _kernels(compiled.files))
             return compiled
 
         return run

@@ -17,7 +17,9 @@ TEXT_BATCH, TOKENS = 4, 128
 IMAGE_BATCH, PIXELS = 8, 112
 VOCABULARY = 8192
 CLASSES = 100
-PROBLEM = "single_label_classification"  # else the first call finds it out and notes it, a change that needs a recompile
+PROBLEM = (
+    "single_label_classification"  # else the first call finds it out and notes it, a change that needs a recompile
+)
 
 Batch = dict[str, torch.Tensor]
 

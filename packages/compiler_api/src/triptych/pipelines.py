@@ -116,6 +116,7 @@ class _Generator:
         """Compiles one graph. role, index: what it is called in the report."""
         start, stage = time.perf_counter(), CompiledStage(role, index, _operations(gm))
         facts: dict[str, Any]
+        made: Any
         try:
             made = triptych_inductor.compile(gm, example_inputs, options=self._options)
         except triptych_inductor.CompilerNotFoundError as error:
@@ -130,6 +131,7 @@ class _Generator:
             made, facts = gm.forward, {"failure": f"{type(error).__name__}: {error}"}
         else:
             facts = _facts(made)
+            made = _boxed(made)
         self._report.stages.append(dataclasses.replace(stage, seconds=time.perf_counter() - start, **facts))
         return made
 
@@ -139,8 +141,20 @@ def _facts(made: triptych_inductor.CompiledGraph) -> dict[str, Any]:
     return {
         "kernels": tuple(kernel.name for kernel in made.kernels),
         "fallbacks": tuple(made.fallbacks.items()),
-        "source": str(made.source),
+        "files": tuple(made.files.items()),
+        "build_seconds": made.timings.parts["build"],
     }
+
+
+def _boxed(made: triptych_inductor.CompiledGraph) -> Callable[[list[Any]], Any]:
+    """The graph as a callable that takes its inputs in one list and empties it, so that memory is freed early."""
+    call = made.call
+
+    def run(args: list[Any]) -> Any:
+        return call(args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
 
 
 def _operations(gm: GraphModule) -> int:

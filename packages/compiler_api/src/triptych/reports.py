@@ -15,8 +15,8 @@ class CompiledStage:
 
     role: "forward", "backward" or "inference". graph: index of the captured graph it belongs to. operations: number of
     call nodes. kernels: names of the generated kernels. fallbacks: operators that run as torch's own kernels because
-    they have no lowering, with their number. source: the generated program. failure: why it runs eagerly instead, or
-    "".
+    they have no lowering, with their number. build_seconds: part of seconds that building machine code took. files:
+    name and text of what was generated. failure: why it runs eagerly instead, or "".
     """
 
     role: str
@@ -25,7 +25,8 @@ class CompiledStage:
     kernels: tuple[str, ...] = ()
     fallbacks: tuple[tuple[str, int], ...] = ()
     seconds: float = 0.0
-    source: str = ""
+    build_seconds: float = 0.0
+    files: tuple[tuple[str, str], ...] = ()
     failure: str = ""
 
 
@@ -67,10 +68,15 @@ class Report:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds by stage: "codegen", and "autograd" (what the backend took besides)."""
+        """Seconds by stage.
+
+        "build": the C++ compiler. "codegen": the code generator without it. "autograd": the rest of the backend.
+        """
+        build = sum(stage.build_seconds for stage in self.stages)
         below = sum(stage.seconds for stage in self.stages)
-        eager_side = sum(stage.seconds for stage in self.stages if stage.role != "backward")
-        return {"codegen": below, "autograd": sum(graph.seconds for graph in self.graphs) - eager_side}
+        at_capture = sum(stage.seconds for stage in self.stages if stage.role != "backward")
+        autograd = sum(graph.seconds for graph in self.graphs) - at_capture
+        return {"build": build, "codegen": below - build, "autograd": autograd}
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {len(self.graphs)} graphs, {len(self.breaks)} breaks, {self.kernels} kernels"]
