@@ -409,3 +409,19 @@ def test_gradient_through_custom_function():
         run(X).sum().backward()
         grads.append(LIN.weight.grad.clone())
     torch.testing.assert_close(*grads)
+
+
+def test_answers_about_modes_are_guarded():
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(
+        lambda x: (torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.flash_sdp_enabled(), x + 1)
+    )
+    before = torch.backends.cuda.flash_sdp_enabled()
+    assert compiled(X)[:2] == (False, before)
+    try:
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cuda.enable_flash_sdp(not before)
+        assert compiled(X)[:2] == (True, not before)
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cuda.enable_flash_sdp(before)
+    assert compiled(X)[:2] == (False, before) and compiled.misses == 2

@@ -1,17 +1,20 @@
 """Questions to torch about modes, versions and devices: answered while tracing, from the state of the trace.
 
-A row is a function of torch; asked with constants, it is simply run. What the answer depends on is guarded where it
-can change between calls (`MODE_GUARDS`).
+A row is a function of torch; asked with constants, it is simply run. Answers that can change between calls are
+guarded.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import overrides
 
 from triptych_dynamo._torch_compat import set_grad_enabled, torch_names
+from triptych_dynamo.guards.facts import PythonFact
+from triptych_dynamo.sources import PinnedSource
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, call_pure, wrap_substituted
 from triptych_dynamo.values.common import none
@@ -71,9 +74,56 @@ _QUESTIONS = torch_names(
 )
 
 
+# Of these the answer can change between calls: by the name of a mode that guards know, or None for a question that the
+# guard asks again. (Gradients, inference mode, autocast and the default type are guarded in every trace.)
+_CHANGEABLE: dict[str, str | None] = {
+    "get_default_device": "default_device",
+    "are_deterministic_algorithms_enabled": "deterministic",
+    "get_num_threads": "num_threads",
+    "get_float32_matmul_precision": "float32_matmul_precision",
+    "is_autocast_cache_enabled": "autocast_cache",
+    "is_deterministic_algorithms_warn_only_enabled": None,
+    "get_deterministic_debug_mode": None,
+    "is_warn_always_enabled": None,
+    "get_num_interop_threads": None,
+    "current_device": None,
+    "flash_sdp_enabled": None,
+    "math_sdp_enabled": None,
+    "mem_efficient_sdp_enabled": None,
+}
+_CHANGEABLE_STEMS = ("_get_cudnn", "_get_cublas", "_get_mkldnn", "_get_nnpack", "_get_sdp")
+
+
+@dataclass(frozen=True)
+class SameAnswer:
+    """A check: the function still gives `expected`."""
+
+    arguments: tuple[Any, ...]
+    expected: Any
+
+    def __call__(self, function: Any) -> bool:
+        return bool(function(*self.arguments) == self.expected)
+
+
+def _guard_answer(tx: Frame, function: Any, arguments: list[Value], answer: Value) -> None:
+    name = function.__name__
+    changeable = name in _CHANGEABLE or name.startswith(_CHANGEABLE_STEMS) or name.endswith("_sdp_enabled")
+    if not changeable or tx.trace.undo or not answer.is_constant():
+        return
+    mode = _CHANGEABLE.get(name)
+    if mode is not None:
+        tx.guard("mode", None, (mode, answer.as_constant()))
+        return
+    plain = tuple(argument.as_constant() for argument in arguments)
+    fact = PythonFact(SameAnswer(plain, answer.as_constant()), f"{name}{plain} == {answer.as_constant()!r}")
+    tx.guard("python", PinnedSource(function, name), fact)
+
+
 def _question(function: Any) -> None:
     def answer(tx: Frame, *args: Value, **kwargs: Value) -> Value:
-        return call_pure(tx, function, list(args), kwargs)
+        result = call_pure(tx, function, list(args), kwargs)
+        _guard_answer(tx, function, [*args, *kwargs.values()], result)
+        return result
 
     builtin(function)(answer)
     wraps_object(function)(wrap_substituted)
