@@ -36,6 +36,7 @@ class CodeGenerator:
     load: Callable[[Sequence[Any]], KernelFunctions]
     encode: Callable[[Any], tuple[dict[str, Any], bytes]]
     decode: Callable[[dict[str, Any], bytes], Any]
+    pairs: bool = False  # takes kernels with `columns`
 
 
 def _encode_cpp(binary: Binary) -> tuple[dict[str, Any], bytes]:
@@ -54,6 +55,7 @@ CODE_GENERATORS: dict[str, CodeGenerator] = {
         load_gpu,
         lambda binary: ({}, binary.to_bytes()),
         lambda facts, data: ProgramBinary.from_bytes(data),
+        pairs=True,
     ),
 }
 """Device type -> code generator. Devices without an entry run everything by declared fallbacks."""

@@ -33,7 +33,7 @@ class InterpretedTriton:
 
 @pytest.fixture(autouse=True)
 def triton_for_cpu(monkeypatch):
-    own = dataclasses.replace(backends.CODE_GENERATORS["cpu"], build=InterpretedTriton)
+    own = dataclasses.replace(backends.CODE_GENERATORS["cpu"], build=InterpretedTriton, pairs=True)
     monkeypatch.setitem(backends.CODE_GENERATORS, "cpu", own)
 
 
@@ -125,6 +125,24 @@ def test_backward(name):
     function, *inputs = BACKWARD[name]
     out = function(*inputs)
     check(grads(function), *inputs, torch.randn_like(out), fallbacks={"max pool": 2, "embedding": 1}.get(name, 0))
+
+
+@pytest.mark.parametrize("rows,columns", [(640, 40), (530, 96)])
+def test_column_sums_run_with_rows(rows, columns):
+    """Layer norm's backward reads its two inputs once: the gradients of weight and bias come from the row kernel."""
+    backward = torch.ops.aten.native_layer_norm_backward
+    x, w, b = torch.randn(rows, columns), torch.randn(columns), torch.randn(columns)
+    _, mean, rstd = torch.native_layer_norm(x, (columns,), w, b, 1e-5)
+    run = lambda dy, x, mean, rstd, w, b: backward(dy, x, [columns], mean, rstd, w, b, [True, True, True])  # noqa: E731
+    compiled = check(run, torch.randn(rows, columns), x, mean, rstd, w, b, rtol=1e-4, atol=1e-4)
+    assert len(compiled.kernels) == 1
+
+
+def test_column_sums_of_what_the_row_kernel_makes():
+    """Forward and backward in one graph: the sums over rows need mean and deviation that the row kernel stores."""
+    inputs = [torch.randn(600, 48), torch.randn(48), torch.randn(48)]
+    check(grads(lambda x, w, b: F.layer_norm(x, (48,), w, b)), *inputs, torch.randn(600, 48), rtol=1e-4, atol=1e-4)
+    check(grads(lambda x, w: CASES["rms norm"][0](x, w)), *inputs[:2], torch.randn(600, 48), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["gelu chain", "softmax", "layer norm", "sums", "permute", "cat"])

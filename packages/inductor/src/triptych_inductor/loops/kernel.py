@@ -1,15 +1,20 @@
 """`Kernel`: what scheduling hands to a code generator, one record for each generated function.
 
-Iteration space. A kernel has outer axes (independent points, parallel) and reduction axes. Both are extents (`int` or sympy
-integer expressions over size symbols). A `Stage` is one loop body over the outer axes and, when `reduced` is true, over the
-reduction axes as well. Stages run in order; a code generator may put neighbouring stages into one loop when no stage of the
+Iteration space. A kernel has outer axes (independent points, parallel) and reduction axes. Both are extents (`int` or
+sympy
+integer expressions over size symbols). A `Stage` is one loop body over the outer axes and, when `reduced` is true,
+over the
+reduction axes as well. Stages run in order; a code generator may put neighbouring stages into one loop when no stage
+of the
 group reads the result of a reduction made in the same group.
 
 Values that pass between stages of one kernel by register or local array use the names of `Kernel.local` (never
 written to memory unless they are also in `outputs`).
 
-A body is define-by-run: `body(outer_vars, reduction_vars)` calls functions of `triptych_inductor.loops.ops` on whatever handler is
-installed. The order of axes is the order of memory as far as scheduling could arrange it: the last axis is the best one to
+A body is define-by-run: `body(outer_vars, reduction_vars)` calls functions of `triptych_inductor.loops.ops` on
+whatever handler is
+installed. The order of axes is the order of memory as far as scheduling could arrange it: the last axis is the best
+one to
 vectorise.
 """
 
@@ -36,7 +41,8 @@ class TensorArg:
 
 @dataclass(frozen=True)
 class LocalArg:
-    """A value carried between stages: one scalar for each outer point (`per_point`), or one for each (outer, reduction) point."""
+    """A value carried between stages: one scalar for each outer point (`per_point`), or one for each (outer,
+    reduction) point."""
 
     name: str
     dtype: torch.dtype
@@ -66,3 +72,7 @@ class Kernel:
     local: list[LocalArg] = field(default_factory=list)
     sizes: list[Any] = field(default_factory=list)  # size symbols (sympy) passed as int64 arguments, in order
     description: str = ""
+    # Column sums that run along, made only for generators that take them (`CodeGenerator.pairs`): a kernel over the
+    # same points
+    # whose outer axes are this kernel's reduction axes and the other way round, with arguments among this kernel's.
+    columns: Kernel | None = None

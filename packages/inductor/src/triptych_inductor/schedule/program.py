@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from triptych_inductor.backends import CODE_GENERATORS
 from triptych_inductor.ir.extents import Extent
 from triptych_inductor.ir.nodes import ExternNode, IRGraph, LoopNode, Strided
 from triptych_inductor.loops.kernel import Kernel
 from triptych_inductor.options import Options
 from triptych_inductor.schedule import axes, memory
+from triptych_inductor.schedule.columns import pair_columns
 from triptych_inductor.schedule.fuse import Step, describe, fuse
 from triptych_inductor.schedule.groups import Group
 from triptych_inductor.schedule.stages import KernelBuilder, KernelCall
@@ -34,23 +36,36 @@ def schedule(graph: IRGraph, options: Options, hint: Callable[[Extent], int]) ->
     program = Program(graph, description=describe(steps))
     by_key: dict[str, Kernel] = {}
     outside = _read_outside(graph, steps)
-    usages = []
     for k, step in enumerate(steps):
         if isinstance(step.content, ExternNode):
             program.steps.append(step.content)
-            node = step.content
-            usages.append(
-                memory.Usage(node.read_names | node.write_names, [b.name for b in node.outputs if b is not None])
-            )
-            continue
-        call = _kernel_call(step.content, graph, outside[k], by_key, hint)
-        program.steps.append(call)
-        usages.append(memory.Usage(set(call.inputs) | set(call.outputs), list(call.outputs)))
+        else:
+            program.steps.append(_kernel_call(step.content, graph, outside[k], by_key, hint))
+    program.steps = pair_columns(
+        program.steps, lambda device: device.type in CODE_GENERATORS and CODE_GENERATORS[device.type].pairs
+    )
+    usages = [_usage(step) for step in program.steps]
     returned = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
     usages.append(memory.Usage(returned, []))
     program.memory = memory.plan(graph, usages, options.inplace_buffers)
-    program.kernels = list(by_key.values())
+    program.kernels = _distinct(program.steps)
     return program
+
+
+def _usage(step: KernelCall | ExternNode) -> memory.Usage:
+    """What a step touches and makes."""
+    if isinstance(step, ExternNode):
+        return memory.Usage(step.read_names | step.write_names, [b.name for b in step.outputs if b is not None])
+    return memory.Usage(set(step.inputs) | set(step.outputs), list(step.outputs))
+
+
+def _distinct(steps: list[KernelCall | ExternNode]) -> list[Kernel]:
+    """The kernels that are called, equal ones (by key) once."""
+    found: dict[str, Kernel] = {}
+    for step in steps:
+        if isinstance(step, KernelCall):
+            step.kernel = found.setdefault(step.key, step.kernel)
+    return list(found.values())
 
 
 def _kernel_call(

@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 import torch
 
-from triptych_inductor.codegen.triton import heuristics, reductions
+from triptych_inductor.codegen.triton import columns, heuristics, reductions
 from triptych_inductor.codegen.triton.devices import DeviceFacts
 from triptych_inductor.codegen.triton.dtypes import DTYPES, text_of
 from triptych_inductor.codegen.triton.facts import ROOTS, StageFacts, analyse, local_definitions
@@ -62,6 +62,8 @@ def generate(kernel: Kernel, facts: DeviceFacts, *, layout: Layout | None = None
     of `plan`). Raises `TypeError` for dtypes or ops without Triton text, `ValueError` for records that break the
     contract.
     """
+    if kernel.columns is not None:
+        return _with_columns(kernel, facts)
     context = make_context(kernel)
     layout = layout or plan(kernel, facts, context.stages)
     if layout.walk == PERSISTENT:
@@ -71,6 +73,26 @@ def generate(kernel: Kernel, facts: DeviceFacts, *, layout: Layout | None = None
     else:
         made = _split(context, layout, facts)
     return _program(kernel, context, made)
+
+
+def _with_columns(kernel: Kernel, facts: DeviceFacts) -> TritonProgram:
+    """Row kernel and column sums in two functions."""
+    assert kernel.columns is not None
+    rows = columns.with_exchanged_axes(kernel)
+    context = make_context(rows)
+    layout = columns.row_layout(rows, facts)
+    own = len(kernel.stages)
+    sums = columns.sums_of(context.stages[own:])
+    roots = _all_roots(context.stages[:own])
+    writer, names = columns.write_rows(context, layout, sums, roots, int(kernel.reduction[0]))
+    below = make_context(kernel.columns)
+    below.parameters, below.workspaces = context.parameters, context.workspaces
+    found = columns.sums_of(below.stages)
+    wanted = wanted_locals(below.definitions)
+    after = [root for stage in below.stages for root in point_roots(stage, wanted)]
+    split = columns.column_layout(kernel, layout)
+    join = _combine(below, split, facts, 0, list(zip(found, names, strict=True)), after, {}, frozenset())
+    return _program(kernel, context, [_Made(writer, layout, "_rows"), join])
 
 
 def make_context(kernel: Kernel) -> KernelContext:
@@ -410,6 +432,8 @@ def _function(
     grid: list[GridFactor] = [GridFactor(postfix(d.numel, size_numbers), layout.block(d)) for d in layout.outer]
     if layout.walk == SPLIT:
         grid.append(GridFactor((layout.splits,), 1))
+    if layout.row_programs:
+        grid = [GridFactor((layout.row_programs,), 1)]
     if layout.mirrored:
         count = -(-int(layout.dims[0].numel) // layout.block(layout.dims[0]))
         grid = [GridFactor((count,), 1), GridFactor((count + 1,), 1)]

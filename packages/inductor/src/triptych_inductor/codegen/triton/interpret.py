@@ -132,7 +132,9 @@ def _maths() -> types.SimpleNamespace:
                 torch.as_tensor(a.handle.data if isinstance(a, tl.tensor) else a, dtype=_torch(first)) for a in args
             ]
             result = function(*torch.broadcast_tensors(*arrays)).numpy()
-            blocks = any(isinstance(a, tl.tensor) and a.type.is_block() for a in args)  # scalars are arrays of one element
+            blocks = any(
+                isinstance(a, tl.tensor) and a.type.is_block() for a in args
+            )  # scalars are arrays of one element
             kind = tl.block_type(first.dtype.scalar, list(result.shape)) if blocks else first.dtype.scalar
             return tl.tensor(TensorHandle(result, first.dtype.scalar), kind)
 

@@ -23,6 +23,7 @@ class Layout:
     `wide`: indices have 64 bits. `mirrored`: tiles (a, b) and (b, a) of a square are neighbours in time, so that a
     buffer that
     both read, one of them transposed, comes from memory once.
+    `row_programs`: that many programs walk the outer points in a loop (0: a program has one tile).
     """
 
     dims: tuple[TileDim, ...]
@@ -33,6 +34,7 @@ class Layout:
     splits: int = 1
     wide: bool = False
     mirrored: bool = False
+    row_programs: int = 0
 
     @property
     def outer(self) -> tuple[TileDim, ...]:
@@ -47,9 +49,19 @@ class Layout:
 
     def needs_mask(self, dim: TileDim) -> bool:
         """Whether some tile reaches past the end of `dim`."""
+        if self.row_programs and dim.letter not in "rs":
+            return dim.numel != self.row_programs * self.tiles_each * self.block(dim)
         if isinstance(dim.numel, int):
             return dim.numel % self.block(dim) != 0
         return self.block(dim) != 1
+
+    @property
+    def tiles_each(self) -> int:
+        """Tiles that each program walks, where programs walk rows (static sizes)."""
+        tiles = 1
+        for dim in self.outer:
+            tiles *= -(-int(dim.numel) // self.block(dim))
+        return -(-tiles // max(self.row_programs, 1))
 
     def shape(self, positions: frozenset[int]) -> str:
         """Text of the shape of a value that varies along the dimensions at `positions`."""
@@ -69,6 +81,8 @@ class Layout:
         tile = " x ".join(f"{d.letter}:{self.block(d)} of {d.numel}" for d in self.dims)
         split = f", {self.splits} splits" if self.walk == SPLIT else ""
         width = 64 if self.wide else 32
+        if self.row_programs:
+            split = f", rows walked by {self.row_programs} programs"
         order = ", mirrored tiles" if self.mirrored else ""
         return f"{self.walk} [{tile}], {self.num_warps} warps{split}, {width}-bit indices{order}"
 

@@ -129,7 +129,7 @@ class SectionWriter(NodeWriter):
     def on_reduce(self, stage: StageFacts, node: Value) -> Any:
         kind, dtype = node.attrs
         value = self.get(stage, node.args[0])
-        if self.loop is None:
+        if self.loop is None or self.layout.row_programs:
             return self._at_once(kind, dtype, value)
         state = self._start(kind, dtype)
         self._step(kind, dtype, state, self._prepared(kind, dtype, value))
@@ -188,7 +188,7 @@ class SectionWriter(NodeWriter):
         final = reductions.final_text(value_kind, [prepared], reduction.position)
         (extreme,) = self.state(value_kind, dtype, final)
         whole = frozenset(d.position for d in self.layout.dims)
-        value = self.assign(prepared, work, whole, HEAD)
+        value = self.assign(prepared, work, whole, self.result_place)
         found = f"({value.name} == {extreme.name})"
         if work.is_floating_point:
             found += f" | ({value.name} != {value.name})"
@@ -196,9 +196,12 @@ class SectionWriter(NodeWriter):
         top = reductions.identity_text("top", index, self.layout.wide)
         places = f"tl.where({found}, {self._position()}, {top}).to({text_of(index)})"
         place = self.assign(
-            f"lib.reduce_min({places}, {reduction.position}){self.layout.keep()}", index, extreme.dims, HEAD
+            f"lib.reduce_min({places}, {reduction.position}){self.layout.keep()}",
+            index,
+            extreme.dims,
+            self.result_place,
         )
-        return self.assign(f"{place.name}.to(tl.int64)", torch.int64, place.dims, HEAD)
+        return self.assign(f"{place.name}.to(tl.int64)", torch.int64, place.dims, self.result_place)
 
     def _moments(self, value: str, work: torch.dtype, dtype: torch.dtype) -> tuple[Text, ...]:
         """Mean, sum of squared deviations and count of a whole row, in two passes over the tile."""
@@ -208,12 +211,12 @@ class SectionWriter(NodeWriter):
         count = f"tl.full([], {self.extent(reduction.numel)}, {text_of(work)})"
         full = f"tl.where({mask}, {value}, 0.0)" if mask else value
         outer = frozenset(d.position for d in self.layout.outer)
-        mean = self.assign(f"tl.sum({full}, {axis}){keep} / {count}", work, outer, HEAD)
+        mean = self.assign(f"tl.sum({full}, {axis}){keep} / {count}", work, outer, self.result_place)
         deviation = f"{value} - {mean.name}"
         deviation = f"tl.where({mask}, {deviation}, 0.0)" if mask else deviation
         whole = frozenset(d.position for d in self.layout.dims)
-        spread = self.assign(deviation, work, whole, HEAD)
-        m2 = self.assign(f"tl.sum({spread.name} * {spread.name}, {axis}){keep}", work, outer, HEAD)
+        spread = self.assign(deviation, work, whole, self.result_place)
+        m2 = self.assign(f"tl.sum({spread.name} * {spread.name}, {axis}){keep}", work, outer, self.result_place)
         return tuple(self._rounded(t, work, dtype) for t in (mean, m2, Text(count, work, frozenset())))
 
     def _rounded(self, value: Text, work: torch.dtype, dtype: torch.dtype) -> Text:
@@ -232,24 +235,24 @@ class SectionWriter(NodeWriter):
         types = reductions.part_dtypes(kind, dtype, self.layout.wide)
         names = [f"t{self._count + k}" for k in range(len(types))]
         self._count += len(types)
-        self.line(f"{', '.join(names)} = {final}", HEAD)
+        self.line(f"{', '.join(names)} = {final}", self.result_place)
         outer = frozenset(d.position for d in self.layout.outer)
         keep = self.layout.keep()
-        made = [self.assign(f"{n}{keep}", t, outer, HEAD) for n, t in zip(names, types, strict=True)]
+        made = [self.assign(f"{n}{keep}", t, outer, self.result_place) for n, t in zip(names, types, strict=True)]
         self._finals[final] = made
         return made
 
     def conclude(self, kind: str, dtype: torch.dtype, parts: list[Text]) -> Any:
         """From the parts of a reduced state to the node's value."""
         if kind in ("any", "all"):
-            return self.assign(f"{parts[0].name} != 0", torch.bool, parts[0].dims, HEAD)
+            return self.assign(f"{parts[0].name} != 0", torch.bool, parts[0].dims, self.result_place)
         if kind in ("argmax", "argmin"):
-            return self.assign(f"{parts[1].name}.to(tl.int64)", torch.int64, parts[1].dims, HEAD)
+            return self.assign(f"{parts[1].name}.to(tl.int64)", torch.int64, parts[1].dims, self.result_place)
         work = reductions.work_dtype(kind, dtype)
         if kind == "welford":
             return tuple(self._rounded(p, work, dtype) for p in parts)
         if dtype is torch.bool:
-            return self.assign(f"{parts[0].name} != 0", torch.bool, parts[0].dims, HEAD)
+            return self.assign(f"{parts[0].name} != 0", torch.bool, parts[0].dims, self.result_place)
         return self._rounded(parts[0], work, dtype)
 
     def _start(self, kind: str, dtype: torch.dtype) -> list[str]:
@@ -274,7 +277,7 @@ class SectionWriter(NodeWriter):
         rising = self.context.rising(reduction)
         shown = mask or "True"
         if kind == "welford":
-            inside = self.tile(Text(shown, torch.bool, self._moving())) if mask else self._always()
+            inside = self.tile(Text(shown, torch.bool, self.moving)) if mask else self._always()
             text = reductions.step_text(kind, dtype, state, value, position, inside)
             self.line(f"{', '.join(state)} = {text}", LOOP)
             return
@@ -287,11 +290,6 @@ class SectionWriter(NodeWriter):
         self.line(f"{', '.join(fresh)} = {text}", LOOP)
         for old, new in zip(state, fresh, strict=True):
             self.line(f"{old} = tl.where({mask}, {new}, {old})" if mask else f"{old} = {new}", LOOP)
-
-    def _moving(self) -> frozenset[int]:
-        reduction = self.layout.reduction
-        assert reduction is not None
-        return frozenset({reduction.position})
 
     def _always(self) -> str:
         whole = self.layout.shape(frozenset(d.position for d in self.layout.dims))

@@ -87,9 +87,18 @@ class Writer:
         """Where a value that varies along `dims` and uses `values` is computed."""
         if self.loop is None:
             return HEAD
-        reduction = self.layout.reduction
-        moving = reduction is not None and reduction.position in dims
-        return LOOP if moving or any(v.place == LOOP for v in values) else HEAD
+        return LOOP if self.moving & dims or any(v.place == LOOP for v in values) else HEAD
+
+    @property
+    def moving(self) -> frozenset[int]:
+        """Tile dimensions that an open loop walks along."""
+        walked = self.layout.outer if self.layout.row_programs else self.layout.dims[len(self.layout.outer) :]
+        return frozenset(d.position for d in walked)
+
+    @property
+    def result_place(self) -> int:
+        """Where results of reductions are made: behind a loop over the reduction axes, but inside one over rows."""
+        return LOOP if self.loop is not None and self.layout.row_programs else HEAD
 
     def assign(self, text: str, dtype: torch.dtype, dims: frozenset[int], place: int, key: Any = None) -> Text:
         """A new name for an expression, or the name it already has in this scope."""
