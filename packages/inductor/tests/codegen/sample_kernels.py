@@ -340,3 +340,12 @@ def gelu_backward_sums(rows, cols):
         return dx, dx.sum(0)
 
     return make("gelu_backward_sums", (cols,), (rows,), [(body, True)], tensors, outputs, eager)
+
+
+def row_sums(rows, cols):
+    x, y = torch.randn(rows, cols), torch.empty(rows)
+
+    def body(i, r):
+        ops.store_reduction("y", i[0], ops.reduce("sum", ops.load("x", i[0] * cols + r[0]), F32))
+
+    return make("row_sums", (rows,), (cols,), [(body, True)], {"x": x}, {"y": y}, lambda x: x.sum(1))

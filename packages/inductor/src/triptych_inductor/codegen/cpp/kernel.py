@@ -148,7 +148,7 @@ class KernelWriter:
     def _split_run(self, count: int) -> None:
         """The first of two runs where threads take pieces of a reduction: states of the pieces go to memory."""
         with self.code.block("if (splits > 1)"):
-            self.code.line(f"states = (long)__builtin_malloc(total * splits * sizeof({self.name}_state));")
+            self.code.line(f"states = (long)aligned_alloc(64, total * splits * sizeof({self.name}_state));")
             self.code.line(f"a[{count - 1}] = states;")
             self.code.line(f"parallel({self.name}_part, a, total * splits, threads_for(work, total * splits));")
             self.code.line(f"a[{count - 2}] = 1;")

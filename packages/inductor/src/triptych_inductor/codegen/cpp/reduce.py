@@ -24,7 +24,7 @@ from triptych_inductor.loops.handlers import Value
 if TYPE_CHECKING:
     from triptych_inductor.codegen.cpp.kernel import KernelWriter
 
-BLOCK = 64  # steps that an accumulator of floating-point numbers takes between two flushes
+BLOCK = 16  # steps that an accumulator of floating-point numbers takes between two flushes
 ROW_ON_STACK = 16384  # bytes of a local row that may lie on the stack
 
 
@@ -121,12 +121,14 @@ class ReductionLoops:
             code.line(f"{state} *all = ({state} *)states + share * splits;")
             with code.block("if (apart)"):
                 for name in names:
+                    code.line("#pragma GCC unroll 4")
                     with code.block(f"for (long u = 0; u < {count}; u++)"):
                         code.extend([f"{name}[u].flush();", f"all[piece].{name}[u] = {name}[u];"])
                 code.line("continue;")
             for name in names:
-                with code.block(f"for (long s = 0; s < splits; s++) for (long u = 0; u < {count}; u++)"):
-                    code.line(f"{name}[u].merge(all[s].{name}[u]);")
+                with code.block("for (long s = 0; s < splits; s++)"):
+                    code.line("#pragma GCC unroll 4")
+                    code.line(f"for (long u = 0; u < {count}; u++) {name}[u].merge(all[s].{name}[u]);")
 
     def _is_split(self, group: Group) -> bool:
         return self.plan.split is not None and group is self.owner.groups[0]
@@ -216,6 +218,7 @@ class ReductionLoops:
             name = self._accumulator(writer, node)
             code.line(f"{name}[0].flush();")
             if unroll > 1:
+                code.line(f"#pragma GCC unroll {unroll}")
                 code.line(f"for (int u = 1; u < {unroll}; u++) {{ {name}[u].flush(); {name}[0].merge({name}[u]); }}")
         if reductions:
             self._pieces(group, writer, "1")
@@ -236,7 +239,7 @@ class ReductionLoops:
         begin, size = self._range(group, self.plan.vector)
         known = static(extent)
         flush = [n for n in group.reductions if needs_flush(n)]
-        blocked = bool(flush) and (known is None or known > BLOCK * unroll * 4)
+        blocked = bool(flush) and (known is None or known > BLOCK * unroll * 16)
         code.line(f"long {name} = {begin};")
         step = f"{unroll}*N" if unroll > 1 else "N"
         head = f"for (; {name} + {step} <= {size}; {name} += {step})"
@@ -255,6 +258,7 @@ class ReductionLoops:
                     self._step_all(writer, nodes, Place(), "[u]")
         if blocked:
             for node in flush:
+                code.line(f"#pragma GCC unroll {unroll}")
                 code.line(f"for (int u = 0; u < {unroll}; u++) {self._accumulator(writer, node)}[u].flush();")
             code.line("}")
         if known is None or known % (16 * unroll) != 0:
@@ -324,12 +328,15 @@ class ReductionLoops:
             steps = None if extent is None or steps is None else steps * max(1, extent // (16 * unroll))
         every = 1 if steps is None else max(1, BLOCK // steps)
         name = self.owner.reduction[axis].name
-        guard = "" if every == 1 else f"if ({name} % {every} == {every - 1}) "
+        guard = "" if every == 1 else f"if ({name} % {every} == {every - 1})"
         for node in flush:
             limit = (
                 self.plan.unroll if self.plan.shape == "inner" else f"whole + {'(k > 0)' if self._partial() else '0'}"
             )
-            self.code.line(f"{guard}for (long u = 0; u < {limit}; u++) {self._accumulator(writer, node)}[u].flush();")
+            with self.code.block(guard):
+                if self.plan.few or self.plan.shape == "inner":
+                    self.code.line("#pragma GCC unroll 4")
+                self.code.line(f"for (long u = 0; u < {limit}; u++) {self._accumulator(writer, node)}[u].flush();")
 
     def _accumulator(self, writer: BodyWriter, node: Value) -> str:
         return f"{writer.prefix}sum{node.number}"

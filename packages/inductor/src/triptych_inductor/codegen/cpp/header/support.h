@@ -40,6 +40,8 @@ INL long min_of(long a, long b) { return a < b ? a : b; }
 INL long max_of(long a, long b) { return a > b ? a : b; }
 INL long power_of(long a, long n) { long r = 1; while (n-- > 0) r *= a; return r; }
 
+extern "C" void *aligned_alloc(unsigned long, unsigned long);
+
 // run(arguments, begin, end, thread) on contiguous shares of [0, total).
 typedef void (*Part)(const long *, long, long, long);
 struct Job { Part run; const long *arguments; long total; };
