@@ -5,6 +5,7 @@ A quick part runs always; `pytest -m slow` runs every op with more samples. What
 """
 
 import itertools
+import os
 
 import pytest
 import torch
@@ -103,6 +104,9 @@ def test_sample_of_ops(part):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    not os.environ.get("TRIPTYCH_FULL_SWEEP"), reason="set TRIPTYCH_FULL_SWEEP=1 to run the whole database"
+)
 @pytest.mark.parametrize("part", range(8))
 def test_all_ops(part):
     sweep(OPS[part::8], 3)

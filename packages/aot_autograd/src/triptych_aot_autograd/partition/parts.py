@@ -155,7 +155,8 @@ class _Emitter:
         epilogue = self.joint.of_kind("epilogue")
         wanted = [n for n in (*results, *tensors, *symbols, *[n for n, _ in epilogue]) if isinstance(n, Node)]
         wanted += [n for n in self.joint.graph.nodes if compat.is_random(n.target) and n.meta.get("phase") == "forward"]
-        graph, copies = Graph(), {}
+        graph = Graph()
+        copies: dict[Node, Node] = {}
         for node in self.primals:
             copies[node] = self._copy(graph, node, copies)
         for node in _ancestors(self.joint.graph, wanted):
@@ -179,7 +180,8 @@ class _Emitter:
         return copy
 
     def _backward(self, sources: list[Node], needed: list[Node]) -> GraphModule:
-        graph, copies = Graph(), {}
+        graph = Graph()
+        copies: dict[Node, Node] = {}
         for node in (*sources, *self.joint.tangents):
             placeholder = graph.placeholder(node.name)
             placeholder.meta.update(node.meta)

@@ -58,7 +58,7 @@ FUSIBLE_TOO = _packets(
 @functools.lru_cache(maxsize=8192)
 def target_level(target: Any) -> Recompute:
     """The level of an fx target."""
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, compat.OpOverload):
         return Recompute.CHEAP  # size arithmetic, getitem
     if compat.is_random(target) or target._schema.is_mutable:
         return Recompute.NEVER
@@ -100,7 +100,7 @@ def fusible(node: Node) -> bool:
     found = target_level(target)
     if found is Recompute.REDUCTION:
         return True
-    return found is Recompute.CHEAP and isinstance(target, torch._ops.OpOverload)
+    return found is Recompute.CHEAP and isinstance(target, compat.OpOverload)
 
 
 def cost(node: Node, bytes_of: Any) -> float:

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch.overrides import TorchFunctionMode
 
 from triptych_aot_autograd import _torch_compat as compat
 
-BY_PYTHON_DISPATCHER = frozenset(
-    (torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu, torch.lstm, torch.gru)
-)
+BY_PYTHON_DISPATCHER = frozenset(compat.recurrent_functions)
 
 
 class FunctionRules(TorchFunctionMode):

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+from torch.utils._pytree import tree_map_only
 
+from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.errors import UnsupportedOperationError
 
 aten = torch.ops.aten
@@ -61,11 +62,11 @@ class Partner:
     defaults: tuple[tuple[str, Any], ...] = ()  # arguments that have a default in the original alone
 
 
-def _key(func: OpOverload, skip: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
+def _key(func: compat.OpOverload, skip: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
     return [(a.name, str(a.type)) for a in func._schema.arguments if a.name not in skip]
 
 
-def _find(func: OpOverload, name: str, skip: frozenset[str]) -> Any:
+def _find(func: compat.OpOverload, name: str, skip: frozenset[str]) -> Any:
     packet = getattr(getattr(torch.ops, func.namespace), name, None)
     wanted = _key(func, skip)
     for overload in packet.overloads() if packet is not None else ():
@@ -76,7 +77,7 @@ def _find(func: OpOverload, name: str, skip: frozenset[str]) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def partner(func: OpOverload) -> Partner:
+def partner(func: compat.OpOverload) -> Partner:
     """The functional partner of a mutating op. Raises `UnsupportedOperationError` for those that can have none."""
     schema = func._schema
     base_name = schema.name.split("::")[1]
@@ -98,14 +99,14 @@ def partner(func: OpOverload) -> Partner:
     return Partner(_make_functional(func, written, returns), written, frozenset(), plain, returns)
 
 
-def _lost_defaults(func: OpOverload, found: OpOverload) -> tuple[tuple[str, Any], ...]:
+def _lost_defaults(func: compat.OpOverload, found: compat.OpOverload) -> tuple[tuple[str, Any], ...]:
     required = {a.name for a in found._schema.arguments if not a.has_default_value()}
     return tuple(
         (a.name, a.default_value) for a in func._schema.arguments if a.has_default_value() and a.name in required
     )
 
 
-def _aliased_argument(func: OpOverload, result: Any, written: tuple[int, ...]) -> int | None:
+def _aliased_argument(func: compat.OpOverload, result: Any, written: tuple[int, ...]) -> int | None:
     if result.alias_info is None:
         return None
     for i in written:
@@ -118,7 +119,7 @@ _lock = threading.Lock()
 _made: dict[str, Any] = {}
 
 
-def _make_functional(func: OpOverload, written: tuple[int, ...], returns: tuple[int | None, ...]) -> Any:
+def _make_functional(func: compat.OpOverload, written: tuple[int, ...], returns: tuple[int | None, ...]) -> Any:
     """Define `triptych_aot::<namespace>_<op>_<overload>`, which copies the written arguments and returns the copies."""
     name = re.sub(r"\W", "_", f"{func.namespace}_{func._schema.name.split('::')[1]}_{func._overloadname}")
     with _lock:
@@ -128,7 +129,7 @@ def _make_functional(func: OpOverload, written: tuple[int, ...], returns: tuple[
     return _made[name]
 
 
-def _define(name: str, func: OpOverload, written: tuple[int, ...], returns: tuple[int | None, ...]) -> None:
+def _define(name: str, func: compat.OpOverload, written: tuple[int, ...], returns: tuple[int | None, ...]) -> None:
     arguments = func._schema.arguments
     plain = [i for i, r in enumerate(returns) if r is None]
     text = re.sub(r"\((?:\w|\*)+!?(?: -> [^()]*)?\)", "", str(func._schema))  # without alias annotations
@@ -142,7 +143,7 @@ def _define(name: str, func: OpOverload, written: tuple[int, ...], returns: tupl
         for i in written:
             argument = arguments[i]
             value = args_list[i] if i < len(args_list) else kwargs[argument.name]
-            fresh = torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, value)
+            fresh = tree_map_only(torch.Tensor, torch.clone, value)
             copies.append(fresh)
             if i < len(args_list):
                 args_list[i] = fresh

@@ -99,7 +99,7 @@ class Recorder(compat.TorchDispatchMode):
         if func in special_ops.RULES:
             rule = special_ops.RULES[func]
             return lambda func, args, kwargs: rule(self, func, args, kwargs)
-        if not isinstance(func, torch._ops.OpOverload):
+        if not isinstance(func, compat.OpOverload):
             raise UnsupportedOperationError(f"{func}: higher-order ops cannot be traced")
         if func._schema.is_mutable:
             return self._metadata_write if torch.Tag.inplace_view in func.tags else self._write
