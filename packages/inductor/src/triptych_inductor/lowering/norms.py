@@ -159,7 +159,7 @@ def _layer_norm_input_grad(
     first = reduce("sum", scaled, dims, acc, True)
     product = pointwise(ops.mul, scaled, normed, dtype=acc, compute=acc)
     second = reduce("sum", product, dims, acc, True)
-    fn = formula(lambda g, n, a, b, r, c: r * (g - (a + n * b) / c))
+    fn = formula(lambda g, n, a, b, r, c: r * (g - (a / c + n * (b / c))))  # one division a row, not an element
     return pointwise(fn, scaled, normed, first, second, rstd, count, dtype=x.dtype, compute=acc, weight=8)
 
 

@@ -20,7 +20,7 @@ import torch
 
 from triptych_inductor.ir.nodes import ExternNode
 from triptych_inductor.loops.handlers import Recorded, loop_variables, record
-from triptych_inductor.loops.kernel import Kernel, Stage, TensorArg
+from triptych_inductor.loops.kernel import Kernel, LocalArg, Stage, TensorArg
 from triptych_inductor.schedule.stages import KernelCall
 
 Step = KernelCall | ExternNode
@@ -147,9 +147,13 @@ def _only_sums(kernel: Kernel) -> bool:
     return True
 
 
+def _arguments(kernel: Kernel) -> list[TensorArg | LocalArg]:
+    return [*kernel.inputs, *kernel.outputs, *kernel.local]
+
+
 def recordings(kernel: Kernel) -> list[Recorded]:
     """The stages of a kernel in SSA form."""
-    dtypes = {a.name: a.dtype for a in (*kernel.inputs, *kernel.outputs, *kernel.local)}
+    dtypes = {a.name: a.dtype for a in _arguments(kernel)}
     return [record(s.body, len(kernel.outer), len(kernel.reduction) if s.reduced else 0, dtypes) for s in kernel.stages]
 
 

@@ -49,7 +49,7 @@ def row_layout(kernel: Kernel, facts: DeviceFacts) -> Layout:
         dims,
         {"x": depth, "r": width},
         PERSISTENT,
-        heuristics.warps_for(depth * width, 8 if width <= 2048 else 16, facts),
+        heuristics.warps_for(depth * width, 8, facts),
         wide=heuristics.needs_64_bits([*numels, rows * columns]),
         row_programs=programs,
     )

@@ -171,6 +171,6 @@ def combine_layout(layout: Layout, dim: TileDim, facts: DeviceFacts) -> Layout:
     """The layout of the function that combines the partial results of a split reduction along `dim`."""
     depth = power_of_2(extent_hint(dim.numel))
     fastest = layout.outer[-1]
-    width = max(min(power_of_2(extent_hint(fastest.numel)), 64, 4096 // depth), 1)
+    width = max(min(power_of_2(extent_hint(fastest.numel)), 64, 8192 // depth), 1)
     blocks = {d.letter: 1 for d in layout.outer} | {fastest.letter: width, dim.letter: depth}
     return Layout((*layout.outer, dim), blocks, PERSISTENT, warps_for(_elements(blocks), 8, facts), wide=layout.wide)
