@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.fx import GraphModule
@@ -75,10 +76,24 @@ def run_passes(gm: GraphModule, options: Options) -> list[PassRecord]:
     return records
 
 
+class WorkingGraph:
+    """A graph that may be changed, with the attributes of the module it was copied from.
+
+    It stands in for a `GraphModule` where no Python code of the graph is needed (writing that costs more than most passes).
+    """
+
+    def __init__(self, owner: GraphModule, graph: torch.fx.Graph) -> None:
+        self.owner = owner
+        self.graph = graph
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["owner"], name)
+
+
 def copy_graph(gm: GraphModule) -> GraphModule:
     """A copy whose graph may be changed; attributes (tensors, submodules) are shared, meta dictionaries copied."""
     graph = torch.fx.Graph()
-    values: dict[torch.fx.Node, torch.fx.Node] = {}
-    output = graph.graph_copy(gm.graph, values)
+    output = graph.graph_copy(gm.graph, {})
     graph.output(output)
-    return GraphModule(gm, graph)
+    graph.output_node().meta = dict(gm.graph.output_node().meta)
+    return GraphModule(gm, graph) if _EXTRA else WorkingGraph(gm, graph)  # type: ignore[return-value]

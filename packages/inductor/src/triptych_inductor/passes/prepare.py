@@ -71,10 +71,11 @@ def _fake_inputs(example_inputs: Sequence[Any], known: Sequence[Any] = ()) -> tu
 
 def _retrace(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
     """The same computation as functional ATen."""
+    owner = getattr(gm, "owner", gm)
     mode, fakes = _fake_inputs(example_inputs)
 
     def run(*args: Any) -> Any:
-        return torch.fx.Interpreter(gm).run(*args)
+        return torch.fx.Interpreter(owner, graph=gm.graph).run(*args)
 
     with mode, torch.no_grad():
         functional = torch.func.functionalize(run, remove="mutations")
