@@ -50,10 +50,14 @@ def to_bool(frame: Frame, instruction: Instruction) -> None:
     frame.push(ConstantValue(frame.pop().truth(frame)))
 
 
+_COMPARE_TO_BOOL = 16  # from 3.13 on: a comparison for a branch gives an exact bool
+
+
 @op("COMPARE_OP")
 def compare_op(frame: Frame, instruction: Instruction) -> None:
     left, right = frame.popn(2)
-    frame.push(operators.compare(frame, instruction.argval, left, right))
+    result = operators.compare(frame, instruction.argval, left, right)
+    frame.push(ConstantValue(result.truth(frame)) if instruction.flags & _COMPARE_TO_BOOL else result)
 
 
 @op("IS_OP")
