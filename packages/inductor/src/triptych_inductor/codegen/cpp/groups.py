@@ -23,7 +23,7 @@ from triptych_inductor.loops.handlers import (
     install,
     loop_variables,
 )
-from triptych_inductor.loops.kernel import Kernel, Stage
+from triptych_inductor.loops.kernel import Kernel, LocalArg, Stage, TensorArg
 
 
 @dataclass
@@ -81,9 +81,14 @@ class _GroupRecorder(RecordingHandler):
         return super().local_get(name)
 
 
+def buffers_and_locals(kernel: Kernel) -> list[TensorArg | LocalArg]:
+    """Everything in a kernel that has a name and a dtype."""
+    return [*kernel.inputs, *kernel.outputs, *kernel.local]
+
+
 def group_stages(kernel: Kernel) -> list[Group]:
     """The groups of a kernel, in order; locals that nobody reads and values that nobody uses are gone."""
-    dtypes = {a.name: a.dtype for a in (*kernel.inputs, *kernel.outputs, *kernel.local)}
+    dtypes = {a.name: a.dtype for a in buffers_and_locals(kernel)}
     members: list[list[Stage]] = []
     current: Group | None = None
     groups: list[Group] = []

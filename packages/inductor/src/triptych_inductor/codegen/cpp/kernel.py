@@ -8,7 +8,7 @@ from typing import Any
 
 from triptych_inductor.codegen.cpp.body import BodyWriter, Names, Place
 from triptych_inductor.codegen.cpp.emit import Code
-from triptych_inductor.codegen.cpp.groups import Group, group_stages
+from triptych_inductor.codegen.cpp.groups import Group, buffers_and_locals, group_stages
 from triptych_inductor.codegen.cpp.index import IndexPrinter, static
 from triptych_inductor.codegen.cpp.naming import c_name
 from triptych_inductor.codegen.cpp.plan import Plan, loop_axes, make_plan
@@ -40,7 +40,7 @@ def write_kernel(kernel: Kernel, lanes: int) -> KernelText:
 
     Raises `TypeError` for what has no C++ form: an unsupported dtype or index expression.
     """
-    for arg in (*kernel.inputs, *kernel.outputs, *kernel.local):
+    for arg in buffers_and_locals(kernel):
         if arg.dtype not in TYPES:
             raise TypeError(f"{arg.name}: {arg.dtype} has no C++ form")
     groups = group_stages(kernel)
@@ -65,7 +65,7 @@ class KernelWriter:
         self.print = IndexPrinter()
         self.outer = loop_axes("i", kernel.outer)
         self.reduction = loop_axes("r", kernel.reduction)
-        self.names = Names({a.name: a.dtype for a in (*kernel.inputs, *kernel.outputs, *kernel.local)})
+        self.names = Names({a.name: a.dtype for a in buffers_and_locals(kernel)})
         self.read_later = set().union(*(g.reads for g in groups))
         self.reductions = ReductionLoops(self)
 

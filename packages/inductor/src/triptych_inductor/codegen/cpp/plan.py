@@ -63,7 +63,8 @@ def make_plan(kernel: Kernel, groups: list[Group], lanes: int) -> Plan:
     best_inner = _best(inner_scores)
     use_outer = best is not None and (best_inner is None or scores[best] > inner_scores[best_inner])
     shape, vector = ("outer", best) if use_outer else ("inner", best_inner)
-    extent = kernel.outer[best] if use_outer else kernel.reduction[best_inner] if best_inner is not None else 1
+    along = kernel.outer if use_outer else kernel.reduction
+    extent = 1 if vector is None else along[vector]
     rows = any(not local.per_point for local in kernel.local)
     unroll = _tile_vectors(extent, lanes, rows) if use_outer else _unroll(extent, lanes, cost)
     few = use_outer and static(extent) is not None and -(-size_of(extent) // lanes) <= min(unroll, 4)

@@ -41,10 +41,23 @@ INL f64 expm1_of_small(f64 r) {
   return fma(r * r, fma(p, r, S(0.5)), r);
 }
 INL f32 expm1_of_small(f32 r) {
-  f32 p = horner(r, S(0x1.555554p-3f), S(0x1.5554f2p-5f), S(0x1.1111ccp-7f), S(0x1.6d4104p-10f), S(0x1.9fbdcap-13f));
+  f32 p = horner(r, S(0x1.5554b6p-3f), S(0x1.5555bap-5f), S(0x1.1223eep-7f), S(0x1.6c5584p-10f));
   return fma(r * r, fma(p, r, S(0.5f)), r);
 }
-template <class V> INL V clamp(V x, V low, V high) { return sel(lt(x, low), low, sel(gt(x, high), high, x)); }
+// The smaller or the larger of a limit and x; NaN stays.
+#if ISA_AVX512 && !defined(__clang__)
+INL f32 at_most(f32 c, f32 x) { return __builtin_ia32_minps512_mask(c, x, x, (unsigned short)-1, 4); }
+INL f32 at_least(f32 c, f32 x) { return __builtin_ia32_maxps512_mask(c, x, x, (unsigned short)-1, 4); }
+#elif ISA_AVX2 && !defined(__clang__)
+INL f32 at_most(f32 c, f32 x) { return __builtin_ia32_minps256(c, x); }
+INL f32 at_least(f32 c, f32 x) { return __builtin_ia32_maxps256(c, x); }
+#else
+INL f32 at_most(f32 c, f32 x) { return sel(gt(x, c), c, x); }
+INL f32 at_least(f32 c, f32 x) { return sel(lt(x, c), c, x); }
+#endif
+INL f64 at_most(f64 c, f64 x) { return sel(gt(x, c), c, x); }
+INL f64 at_least(f64 c, f64 x) { return sel(lt(x, c), c, x); }
+template <class V> INL V clamp(V x, V low, V high) { return at_least(low, at_most(high, x)); }
 INL f32 exp(f32 x) {
   f32 n, r = exp_parts(clamp(x, S(-104.0f), S(89.0f)), n);
   return scale(exp_of_small(r), n);
@@ -135,7 +148,7 @@ INL f32 tanh(f32 x) {
   f32 a = abs(x), s = x * x, n;
   f32 p = horner(s, S(-0x1.555532p-2f), S(0x1.11070ap-3f), S(-0x1.b83856p-5f), S(0x1.520b30p-6f), S(-0x1.75624cp-8f));
   f32 small = fma(s * x, p, x);
-  f32 r = exp_parts(sel(gt(a, S(10.0f)), S(20.0f), a + a), n);
+  f32 r = exp_parts(at_most(S(20.0f), a + a), n);
   f32 large = S(1.0f) - S(2.0f) / (scale(exp_of_small(r), n) + S(1.0f));
   return sel(ne(x, x), x, copysign(sel(lt(a, S(0.625f)), small, large), x));
 }
@@ -152,10 +165,11 @@ INL f64 sigmoid(f64 x) { return sigmoid_of(x, S(1.0)); }
 
 // erf(|x|) = -expm1(q), q = log(erfc(|x|)) by a polynomial that is relatively accurate down to 0.
 INL f32 erf(f32 x) {
-  f32 a = abs(x), t = sel(gt(a, S(4.0f)), S(4.0f), a), n;
+  f32 t = at_most(S(4.0f), abs(x));
   f32 p = horner(t, S(-0x1.06eba8p-3f), S(-0x1.45f2fap-1f), S(-0x1.a4fa5ep-4f), S(0x1.39cdc4p-6f), S(0x1.506196p-13f),
                      S(-0x1.b5008ap-10f), S(0x1.4bca2ep-11f), S(-0x1.ed6cf6p-14f), S(0x1.369748p-17f));
-  f32 r = exp_parts(fma(t, p, -t), n), power = scale(S(1.0f), n);
+  f32 q = fma(t, p, -t), n = round_even(q * S(0x1.715476p0f)), power = scale(S(1.0f), n);
+  f32 r = fma(n, S(-0x1.62e430p-1f), q);  // what ln(2) lacks here weighs no more than exp(q)
   return copysign(fma(-power, expm1_of_small(r), S(1.0f) - power), x);
 }
 INL f32 reciprocal(f32 x) { return S(1.0f) / x; }
