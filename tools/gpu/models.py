@@ -109,7 +109,26 @@ def _compiled(who: str, model: Any) -> Any:
     return triptych.compile(model)
 
 
-def measure_one(name: str, mode: str, who: str, steps: int) -> dict[str, Any]:
+def profile(step: Callable[[], Any], rows: int = 16) -> str:
+    """Where three steps spend the GPU's time, and the host's, by kernel and call."""
+    import torch
+
+    kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as seen:
+        for _ in range(3):
+            step()
+        torch.cuda.synchronize()
+    lines = []
+    for key, unit in (("self_device_time_total", "device"), ("self_cpu_time_total", "host")):
+        found = sorted(seen.key_averages(), key=lambda e: -getattr(e, key))
+        total = sum(getattr(e, key) for e in found) / 3e3
+        lines.append(f"{unit} {total:.2f} ms a step")
+        for event in found[:rows]:
+            lines.append(f"{getattr(event, key) / 3e3:9.3f} ms {event.count // 3:5d} x {event.key[:90]}")
+    return "\n".join(lines)
+
+
+def measure_one(name: str, mode: str, who: str, steps: int, profiled: bool = False) -> dict[str, Any]:
     """One measurement, in this process."""
     import torch
 
@@ -150,6 +169,8 @@ def measure_one(name: str, mode: str, who: str, steps: int) -> dict[str, Any]:
         torch.cuda.reset_peak_memory_stats()
         found[key + "step_ms"] = 1e3 * common.measure(lambda: timed(what), repeats=steps, warm=3)  # noqa: B023
         found[key + "peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
+    if profiled:
+        found["profile"] = profile(lambda: timed(call))
     if who == "triptych":
         import triptych
 
@@ -181,13 +202,14 @@ def _difference(mine: list[Any], theirs: list[Any]) -> float:
     return (error / max(size, 1e-60)) ** 0.5
 
 
-def _run(name: str, mode: str, who: str, steps: int, seconds: float) -> dict[str, Any]:
+def _run(name: str, mode: str, who: str, steps: int, seconds: float, profiled: bool) -> dict[str, Any]:
     """One measurement in a fresh process with empty caches."""
     head = {"model": name, "mode": mode, "who": who}
     with tempfile.TemporaryDirectory() as folder:
         caches = ("TRIPTYCH_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
         environment = {**os.environ, **{v: f"{folder}/{v}" for v in caches}}
         command = [sys.executable, "-m", "tools.gpu.models", "--one", f"{name}:{mode}:{who}", "--steps", str(steps)]
+        command += ["--profile"] if profiled else []
         try:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -238,11 +260,12 @@ def main() -> None:
     parser.add_argument("--modes", default="infer,train")
     parser.add_argument("--who", default="triptych,peer")
     parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--profile", action="store_true", help="show where a step's time goes")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         try:
-            print("RESULT " + json.dumps(measure_one(*given.one.split(":"), given.steps)), flush=True)
+            print("RESULT " + json.dumps(measure_one(*given.one.split(":"), given.steps, given.profile)), flush=True)
         except Exception:
             traceback.print_exc()
             sys.exit(1)
@@ -254,9 +277,11 @@ def main() -> None:
             for name in given.models.split(","):
                 if clock.left < 15:
                     continue
-                rows.append(_run(name, mode, who, given.steps, clock.left - 5))
-                shown = {k: v for k, v in rows[-1].items() if k != "fallbacks"}
+                rows.append(_run(name, mode, who, given.steps, clock.left - 5, given.profile))
+                shown = {k: v for k, v in rows[-1].items() if k not in ("fallbacks", "profile")}
                 print(json.dumps(shown)[:1200], flush=True)
+                if "profile" in rows[-1]:
+                    print(rows[-1]["profile"], flush=True)
                 if given.out:
                     Path(given.out).mkdir(parents=True, exist_ok=True)
                     (Path(given.out) / "models.json").write_text(json.dumps(rows, indent=1))
