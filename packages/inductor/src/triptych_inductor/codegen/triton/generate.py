@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 import torch
 
-from triptych_inductor.codegen.triton import columns, heuristics, reductions
+from triptych_inductor.codegen.triton import columns, heuristics, prologue, reductions
 from triptych_inductor.codegen.triton.devices import DeviceFacts
 from triptych_inductor.codegen.triton.dtypes import DTYPES, text_of
 from triptych_inductor.codegen.triton.facts import ROOTS, StageFacts, analyse, local_definitions
@@ -150,10 +150,10 @@ def _all_roots(stages: Sequence[StageFacts]) -> list[Root]:
 def _whole(context: KernelContext, layout: Layout) -> _Made:
     """One function, whole rows in the tile (or no reduction at all)."""
     writer = SectionWriter(context, layout)
-    writer.head += _prologue(writer, layout)
+    writer.head += prologue.opening(writer, layout)
     reduction = layout.reduction
     if reduction is not None:
-        writer.head += _range(writer, layout, reduction, "")
+        writer.head += prologue.along(writer, layout, reduction, "")
     writer.run(_all_roots(context.stages))
     return _Made(writer, layout, "")
 
@@ -161,7 +161,7 @@ def _whole(context: KernelContext, layout: Layout) -> _Made:
 def _looped(context: KernelContext, layout: Layout) -> _Made:
     """One function with a loop over the reduction axes for each group of stages."""
     writer = SectionWriter(context, layout)
-    writer.head += _prologue(writer, layout)
+    writer.head += prologue.opening(writer, layout)
     reduction = layout.reduction
     assert reduction is not None
     header = f"for roffset in range(0, {writer.extent(reduction.numel)}, {reduction.block}):"
@@ -203,7 +203,7 @@ def _loop(writer: SectionWriter, group: Sequence[StageFacts], header: str, spill
     writer.stay = frozenset(b for s in group for b in s.writes)
     writer.open_loop()
     assert writer.loop is not None
-    writer.loop += _range(writer, layout, layout.reduction, "roffset + ")
+    writer.loop += prologue.along(writer, layout, layout.reduction, "roffset + ")
     writer.run(roots)
     for root in kept:
         writer.keep(*root)
@@ -236,7 +236,7 @@ def _split(context: KernelContext, layout: Layout, facts: DeviceFacts) -> list[_
 def _opened(context: KernelContext, layout: Layout, passed: dict[tuple[int, int], tuple[str, Text]]) -> SectionWriter:
     """A writer with its prologue, to which values passed on by earlier functions are known."""
     writer = SectionWriter(context, layout)
-    writer.head += _prologue(writer, layout)
+    writer.head += prologue.opening(writer, layout)
     flat = writer.flat()
     outer = frozenset(d.position for d in layout.outer)
     masks = writer.mask(outer)
@@ -291,7 +291,7 @@ def _combine(
     dim = TileDim("s", ((_SPLIT_AXIS, layout.splits),), layout.splits, len(layout.outer))
     own = heuristics.combine_layout(layout, dim, facts)
     writer = _opened(context, own, passed)
-    writer.head += _range(writer, own, dim, "")
+    writer.head += prologue.along(writer, own, dim, "")
     whole = frozenset(d.position for d in own.dims)
     points = writer.extent(total(own.outer))
     masks = writer.mask(whole)
@@ -335,72 +335,7 @@ def _pass_on(
         passed[key] = (name, value)
 
 
-# Prologues and assembly.
-
-
-def _prologue(writer: SectionWriter, layout: Layout) -> list[str]:
-    """The program's number taken apart, and the index and mask of each outer dimension."""
-    lines = ["pid = tl.program_id(0)" + (".to(tl.int64)" if layout.wide else "")]
-    if layout.mirrored:
-        return lines + _mirrored_tiles(writer, layout)
-    left = "pid"
-    outer = list(reversed(layout.outer))
-    for dim in outer:
-        last = dim is outer[-1] and layout.walk != SPLIT
-        single = isinstance(dim.numel, int) and dim.numel <= layout.block(dim)
-        if single:
-            place = "0"
-        elif last:
-            place = left
-        else:
-            lines.append(f"{dim.letter}tiles = {_tiles(writer, layout, dim)}")
-            place = f"({left} % {dim.letter}tiles)"
-        offsets = f"tl.arange(0, {dim.block}){layout.expand(dim.position)}"
-        lines.append(f"{dim.letter}index = " + (offsets if single else f"{place} * {dim.block} + {offsets}"))
-        if layout.needs_mask(dim):
-            lines.append(f"{dim.letter}mask = {dim.letter}index < {writer.extent(dim.numel)}")
-        if not last and not single:
-            lines.append(f"{dim.letter}rest = {left} // {dim.letter}tiles")
-            left = f"{dim.letter}rest"
-    if layout.walk == SPLIT:
-        lines.append(f"split = {left}")
-    return lines
-
-
-def _mirrored_tiles(writer: SectionWriter, layout: Layout) -> list[str]:
-    """Programs 2k and 2k+1 take tiles (a, b) and (b, a) of the k-th pair below the diagonal.
-
-    Rows a and n-1-a of that triangle together hold n+1 tiles, so that the pairs fill a rectangle.
-    """
-    y, x = layout.dims
-    count = -(-int(y.numel) // layout.block(y))
-    lines = [
-        f"tile = (pid // 2) % {count + 1}",
-        f"row = (pid // 2) // {count + 1}",
-        f"below = tl.where(tile <= row, row, {count - 1} - row)",
-        "beside = tl.where(tile <= row, tile, tile - row - 1)",
-    ]
-    for dim, places in ((y, "below, beside"), (x, "beside, below")):
-        offsets = f"tl.arange(0, {dim.block}){layout.expand(dim.position)}"
-        lines.append(f"{dim.letter}index = tl.where(pid % 2 == 0, {places}) * {dim.block} + {offsets}")
-        if layout.needs_mask(dim):
-            lines.append(f"{dim.letter}mask = {dim.letter}index < {writer.extent(dim.numel)}")
-    return lines
-
-
-def _tiles(writer: SectionWriter, layout: Layout, dim: TileDim) -> str:
-    if isinstance(dim.numel, int):
-        return str(-(-dim.numel // layout.block(dim)))
-    return f"tl.cdiv({writer.extent(dim.numel)}, {dim.block})"
-
-
-def _range(writer: SectionWriter, layout: Layout, dim: TileDim, offset: str) -> list[str]:
-    """Index and mask along the reduction axes."""
-    width = ".to(tl.int64)" if layout.wide else ""
-    lines = [f"{dim.letter}index = {offset}tl.arange(0, {dim.block}){layout.expand(dim.position)}{width}"]
-    if layout.needs_mask(dim):
-        lines.append(f"{dim.letter}mask = {dim.letter}index < {writer.extent(dim.numel)}")
-    return lines
+# Assembly.
 
 
 def _program(kernel: Kernel, context: KernelContext, made: Sequence[_Made]) -> TritonProgram:
