@@ -183,3 +183,21 @@ def test_memory_is_reused(check):
     assert compiled.source.count("empty_strided(") <= 5
     plain = check(fn, torch.randn(8, 8), torch.randn(8, 8), inplace_buffers=False)
     assert "# reuse" not in plain.source
+
+
+def test_casts_of_inputs_share_kernels(check):
+    """Weights cast for autocast: one kernel for all of one size."""
+
+    def fn(*weights):
+        return tuple(w.to(torch.bfloat16) for w in weights)
+
+    assert len(check(fn, *[torch.randn(8, 6) for _ in range(6)], torch.randn(6), torch.randn(6)).kernels) == 2
+
+
+def test_embedding_sum_is_gathered_once_for_its_norm(check):
+    def fn(i, a, b, w):
+        x = F.embedding(i, a) + b
+        return F.layer_norm(x, (6,), w)
+
+    compiled = check(fn, torch.tensor([[1, 2], [0, 1]]), torch.randn(3, 6), torch.randn(2, 6), torch.randn(6))
+    assert len(compiled.kernels) == 1

@@ -148,6 +148,11 @@ class Builder:
         if tensor.strided is None and tensor.ndim == 4 and any(_is_channels_last(p) for p in tensor.pending_parents()):
             tensor.layout = extents.channels_last_strides(tensor.size)
 
+    def reuse(self, *tensors: LazyTensor) -> None:
+        """Announce that a lowering reads these several times: dear recipes are stored (fusion keeps them in the kernel)."""
+        for tensor in tensors:
+            self.consider(tensor, 2)
+
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def reduction(

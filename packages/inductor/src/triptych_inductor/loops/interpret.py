@@ -109,7 +109,7 @@ class _Grid(OpsHandler):
     def index_expr(self, expr: Any, dtype: torch.dtype) -> torch.Tensor:
         return self.address(expr).to(dtype)
 
-    def indirect(self, value: torch.Tensor, size: Any, check: bool = True) -> sympy.Symbol:
+    def indirect(self, value: torch.Tensor, size: Any, check: bool | str = True) -> sympy.Symbol:
         extent = int(self.address(size))
         place = value.to(torch.int64)
         place = torch.where(place < 0, place + extent, place)
@@ -117,7 +117,7 @@ class _Grid(OpsHandler):
             wrong = (place < 0) | (place >= extent)
             mask = self._active()
             if bool((wrong if mask is None else wrong & mask).any()):
-                raise IndexError("index out of range")
+                raise (RuntimeError if check == "runtime" else IndexError)("index out of range")
         symbol = sympy.Symbol(f"indirect_{self._indirect}", integer=True)
         self._indirect += 1
         self.symbols[symbol] = place

@@ -246,6 +246,7 @@ def _backward(
 ) -> list[LazyTensor | None]:
     acc = compute_dtype(x.dtype)
     dims, builder = _dims(x), x.builder
+    builder.reuse(grad, x)
     count = numel_of(x, dims)
     total = reduce("sum", grad, dims, acc, True)
     product = pointwise(formula(lambda g, v, m: g * (v - m)), grad, x, center, dtype=acc, compute=acc, weight=2)

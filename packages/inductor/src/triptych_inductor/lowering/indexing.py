@@ -22,8 +22,11 @@ aten = torch.ops.aten
 INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 
 
-def position(index: LazyTensor, indices: Indices, size: Any, check: bool = True) -> Index:
-    """A loaded index into an axis of `size`, wrapped and checked at run time."""
+def position(index: LazyTensor, indices: Indices, size: Any, check: bool | str = True) -> Index:
+    """A loaded index into an axis of `size`, wrapped and checked at run time.
+
+    `check`: True raises IndexError, "runtime" RuntimeError, as the op does in eager.
+    """
     return ops.indirect(ops.cast(index.at(indices), torch.int64), size, check)
 
 
@@ -53,7 +56,7 @@ def gather(ctx: Context, x: LazyTensor, dim: int, index: LazyTensor, *, sparse_g
     stored(x)
 
     def recipe(i: Indices) -> Value:
-        place = position(index, i, x.size[dim])
+        place = position(index, i, x.size[dim], "runtime")
         return x.at((*i[:dim], place, *i[dim + 1 :]))
 
     return LazyTensor(x.builder, index.size, x.dtype, x.device, recipe, parents=(x, index), weight=3)
@@ -151,7 +154,7 @@ def scatter_value(ctx: Context, x: LazyTensor, dim: int, index: LazyTensor, valu
     target = _fresh_copy(x, _expected_strides(ctx, x))
 
     def body(i: Indices) -> None:
-        place = position(index, i, x.size[dim])
+        place = position(index, i, x.size[dim], "runtime")
         ops.store(target.buffer.name, address(target, (*i[:dim], place, *i[dim + 1 :])), constant(value, x.dtype))
 
     builder.scatter(target, index.size, body, x.device)

@@ -34,6 +34,7 @@ def softmax(ctx: Context, x: LazyTensor, dim: int, half_to_float: bool) -> Any:
     if x.ndim == 0 or x.size[dim] == 0:
         return NotImplemented
     dim, acc = dim % x.ndim, compute_dtype(ctx.dtype)
+    ctx.builder.reuse(x)
     top = reduce("max", x, (dim,), acc, True)
     powers = _row(lambda v, m: f.exp(v - m), x, top, dtype=acc, weight=13)
     ctx.builder.realise(powers, x.stride if x.strided is None else x.strided.stride)
@@ -46,6 +47,7 @@ def log_softmax(ctx: Context, x: LazyTensor, dim: int, half_to_float: bool) -> A
     if x.ndim == 0 or x.size[dim] == 0:
         return NotImplemented
     dim, acc = dim % x.ndim, compute_dtype(ctx.dtype)
+    ctx.builder.reuse(x)
     top = reduce("max", x, (dim,), acc, True)
     powers = _row(lambda v, m: f.exp(v - m), x, top, dtype=acc, weight=13)
     total = reduce("sum", powers, (dim,), acc, True)
@@ -59,6 +61,7 @@ def softmax_backward(ctx: Context, grad: LazyTensor, y: LazyTensor, dim: int, in
     if y.ndim == 0:
         return NotImplemented
     dim, acc = dim % y.ndim, compute_dtype(y.dtype)
+    ctx.builder.reuse(grad, y)
     product = _row(lambda g, v: g * v, grad, y, dtype=acc, weight=1)
     total = reduce("sum", product, (dim,), acc, True)
     return pointwise(formula(lambda g, v, s: g * v - v * s), grad, y, total, dtype=ctx.dtype, compute=acc, weight=3)
@@ -69,6 +72,7 @@ def log_softmax_backward(ctx: Context, grad: LazyTensor, y: LazyTensor, dim: int
     if y.ndim == 0:
         return NotImplemented
     dim, acc = dim % y.ndim, compute_dtype(y.dtype)
+    ctx.builder.reuse(grad, y)
     total = reduce("sum", grad, (dim,), acc, True)
     return pointwise(formula(lambda g, v, s: g - f.exp(v) * s), grad, y, total, dtype=ctx.dtype, compute=acc, weight=14)
 
@@ -131,6 +135,7 @@ def native_layer_norm_backward(
     count = numel_of(x, inner)
     if count == 0 or numel_of(x, outer) == 0:
         return NotImplemented
+    ctx.builder.reuse(grad, x)
     results: list[LazyTensor | None] = [None, None, None]
     if mask[0]:
         results[0] = _layer_norm_input_grad(grad, x, mean_, rstd, weight, inner, count, acc)
@@ -187,6 +192,7 @@ def fused_rms_norm(ctx: Context, x: LazyTensor, shape: list[Extent], weight: Any
     if numel_of(x, dims) == 0:
         return NotImplemented
     epsilon = torch.finfo(acc if x.dtype is not torch.float64 else x.dtype).eps if eps is None else eps
+    ctx.builder.reuse(x)
     squares = _row(lambda v: v * v, x, dtype=acc, weight=1)
     rstd = _inverse_deviation(reduce("sum", squares, dims, acc, True), numel_of(x, dims), epsilon)
     if weight is None:
@@ -205,6 +211,7 @@ def safe_softmax(ctx: Context, x: LazyTensor, dim: int, dtype: Any = None) -> An
     if x.ndim == 0 or x.size[dim] == 0 or not source.dtype.is_floating_point:
         return NotImplemented
     dim, acc = dim % x.ndim, compute_dtype(ctx.dtype)
+    ctx.builder.reuse(source)
     top = reduce("max", source, (dim,), acc, True)
     empty = pointwise(formula(lambda m: m == -math.inf), top, dtype=torch.bool, compute=acc)
     shift = pointwise(formula(lambda m: f.where(m == -math.inf, 0, m)), top, dtype=acc, compute=acc, weight=2)

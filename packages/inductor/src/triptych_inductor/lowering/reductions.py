@@ -136,6 +136,7 @@ def moments(x: LazyTensor, dims: tuple[int, ...], *, keepdim: bool, row: bool) -
     long or scattered ones a single Welford pass.
     """
     builder, acc = x.builder, accumulate_dtype(x.dtype)
+    builder.reuse(x)
     count = numel_of(x, dims)
     if not row or builder.hint(count) > TWO_PASS_LIMIT:
         mean_, m2, _ = builder.reduction("welford", x, dims, acc, keepdim)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from triptych_inductor.ir.extents import Extent, product
-from triptych_inductor.ir.nodes import ExternNode, IRGraph, LoopNode
+from triptych_inductor.ir.nodes import ExternNode, IRGraph, LoopNode, Node
 from triptych_inductor.options import Options
 from triptych_inductor.schedule.dependencies import dependencies, reaches
 from triptych_inductor.schedule.groups import Group
@@ -20,6 +21,8 @@ from triptych_inductor.schedule.groups import Group
 HORIZONTAL_DISTANCE = 24
 # Groups tried for one node.
 CANDIDATES = 6
+# Pointwise nodes over inputs alone that share a kernel only for having the same sizes (casts of weights, small updates).
+SIDE_BY_SIDE = 12
 # Values in the bodies of one kernel.
 MAX_VALUES = 1500
 
@@ -42,6 +45,7 @@ class Fusion:
         self.needs = dependencies(graph.nodes)
         self.steps: list[Step] = []
         self.edges: list[set[int]] = []  # the needs of each step
+        self.side_by_side: dict[Any, int] = {}  # sizes of independent pointwise nodes -> the step that takes them
         self.step_of: list[int] = []  # node position -> step
         self.touching: dict[str, list[int]] = {}  # buffer -> steps that read or write it
         self.bytes = {
@@ -58,6 +62,7 @@ class Fusion:
                 content = node if isinstance(node, ExternNode) else Group(node, position, self.hint)
                 self.steps.append(Step(content))
                 self.edges.append(self.steps[-1].needs)
+                self._offer(chosen, node, needs)
             self.steps[chosen].needs |= needs - {chosen}
             self.step_of.append(chosen)
             for name in node.read_names | node.write_names:
@@ -82,7 +87,25 @@ class Fusion:
                 continue
             if group.try_join(node, position):
                 return candidate
-        return None
+        return self._beside(position, node, needs)
+
+    def _beside(self, position: int, node: LoopNode, needs: set[int]) -> int | None:
+        """A step of nodes of the same kind that depend on nothing and share nothing: one launch for all of them."""
+        kind = _independent_kind(node, needs)
+        step = self.side_by_side.get(kind) if kind is not None else None
+        if step is None:
+            return None
+        group = self.steps[step].content
+        assert isinstance(group, Group)
+        if len(group.members) >= SIDE_BY_SIDE or not group.join_beside(node, position):
+            return None
+        return step
+
+    def _offer(self, step: int, node: Node, needs: set[int]) -> None:
+        """Remember a new step that others may join side by side."""
+        kind = _independent_kind(node, needs) if isinstance(node, LoopNode) else None
+        if kind is not None:
+            self.side_by_side[kind] = step
 
     def _candidates(self, node: LoopNode, needs: set[int]) -> list[int]:
         """Groups that touch the node's buffers, those sharing most bytes first."""
@@ -97,6 +120,13 @@ class Fusion:
                 weight = 2 if step in needs else 1
                 score[step] = score.get(step, 0) + weight * self.bytes[name] + step * 1e-9
         return sorted(score, key=lambda step: -score[step])[:CANDIDATES]
+
+
+def _independent_kind(node: LoopNode, needs: set[int]) -> Any:
+    """What a pointwise node without dependencies has in common with those it may run beside; None for other nodes."""
+    if needs or node.kind != "pointwise" or len(node.values) > 40:
+        return None
+    return node.device, tuple([v.extent for v in node.axes]), len(node.reads)
 
 
 def _in_order(steps: list[Step]) -> list[Step]:

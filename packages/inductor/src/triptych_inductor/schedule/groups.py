@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from triptych_inductor.ir.extents import product
 from triptych_inductor.ir.index import Index, Var
 from triptych_inductor.ir.nodes import LoopNode
-from triptych_inductor.schedule.matching import Hint, Match, Piece, match
+from triptych_inductor.schedule.matching import Hint, Match, Piece, in_order, match
 
 # A reduction with few results and many elements is spread over threads by its elements; only one pass can be.
 FEW_OUTER = 4
@@ -93,6 +93,20 @@ class Group:
                 self._join(node, position, found, plan)
                 return True
         return False
+
+    def join_beside(self, node: LoopNode, position: int) -> bool:
+        """Add a pointwise node of the same sizes that exchanges nothing with the members."""
+        if self.sealed or self.reduction or not self.read_names.isdisjoint(node.write_names):
+            return False
+        found = in_order(node.axes, self.axes)
+        touched = node.read_names | node.write_names
+        if found is None or not touched.isdisjoint(self.written):
+            return False
+        plan = _place(node, found, set(self.axes), set())
+        if plan is None:
+            return False
+        self._join(node, position, found, plan)
+        return True
 
     def _anchors(self, node: LoopNode) -> list[tuple[Index, Index]]:
         """Pairs of addresses of one buffer (the group's, the node's), those with the most variables first."""
