@@ -26,8 +26,10 @@ def both_ways(name, *, training, autocast=False, **settings):
     return ours, eager, triptych.report(compiled)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
+CASES = [(False, "float32"), (True, "float32"), (True, "bfloat16")]
+
+
+@pytest.mark.parametrize(("training", "precision"), CASES, ids=["infer", "train", "train-bfloat16"])
 @pytest.mark.parametrize("name", NAMES)
 def test_as_near_to_float64_as_eager(name, training, precision):
     ours, eager, report = both_ways(name, training=training, autocast=precision == "bfloat16")
@@ -39,22 +41,35 @@ def test_as_near_to_float64_as_eager(name, training, precision):
     assert all(stage.failure == "" for stage in report.stages)
 
 
+def twenty_losses(name, *, compiled=False, double=False):
+    """The losses of twenty AdamW steps on one batch."""
+    model, batch = models.make(name, training=True)
+    if double:
+        model.double()
+        batch = {key: value.double() if value.is_floating_point() else value for key, value in batch.items()}
+    call = triptych.compile(model, fullgraph=True) if compiled else model
+    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=1e-4), []
+    for _ in range(20):
+        loss = models.WORKLOADS[name].loss(call(**batch))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return torch.tensor(losses)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_twenty_adamw_steps_follow_eager(name):
-    model, batch = models.make(name, training=True)
-    workload, plain = models.WORKLOADS[name], copy.deepcopy(model)
-    losses = []
-    for call, owner in ((triptych.compile(model, fullgraph=True), model), (plain, plain)):
-        optimizer = torch.optim.AdamW(owner.parameters(), lr=1e-4)
-        losses.append([])
-        for _ in range(20):
-            loss = workload.loss(call(**batch))
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            losses[-1].append(loss.item())
-    torch.testing.assert_close(torch.tensor(losses[0]), torch.tensor(losses[1]), rtol=1e-4, atol=1e-6)
-    assert losses[0][-1] != losses[0][0]
+    """To 1e-4, or as near to a run in float64 as eager's.
+
+    Where one activation lies at the edge of a ReLU, or two inputs of a maximum are equal to the last digit, rounding
+    decides whole gradients; eager and compiled then part, and only the true run can say which is the nearer.
+    """
+    ours, eager = twenty_losses(name, compiled=True), twenty_losses(name)
+    assert ours[-1] < ours[0]
+    if ((ours - eager).abs() / eager).max() > 1e-4:
+        truth = twenty_losses(name, double=True)
+        assert (ours - truth).abs().max() <= FACTOR * (eager - truth).abs().max()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,8 +80,7 @@ def test_state_dict_of_the_compiled_model_is_the_models(name):
     assert isinstance(compiled, type(model))
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
-@pytest.mark.parametrize("name", ["bert", "llama", "resnet"])
+@pytest.mark.parametrize(("name", "training"), [("bert", False), ("llama", True), ("resnet", False), ("vit", True)])
 @pytest.mark.parametrize(("dynamic", "most"), [(None, 2), (True, 1)])
 def test_batch_sizes(name, training, dynamic, most):
     model, _ = models.make(name, training=training)
