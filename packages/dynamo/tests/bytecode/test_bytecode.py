@@ -34,7 +34,7 @@ def run(version, script, *args):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_standard_library_round_trip(version):
-    every = os.environ.get("TRIPTYCH_ROUND_TRIP_EVERY", "12")  # 1: the whole library
+    every = os.environ.get("TRIPTYCH_ROUND_TRIP_EVERY", "30")  # 1: the whole library
     assert "code objects" in run(version, "round_trip_main.py", every)
 
 
