@@ -31,7 +31,7 @@ class Plan:
     shape: str  # "points", "inner" or "outer"
     vector: int | None  # axis of the vector, outer (points, outer) or reduction (inner); None: a single point
     tile: int | None  # points only: second axis, walked in tiles inside the vector loop
-    unroll: int  # inner: vectors in flight, each with an accumulator of its own; outer: the most vectors of a tile
+    unroll: int  # inner: the most vectors in flight, each with its own accumulator; outer: the most vectors of a tile
     threads: str  # "outer" or "none"; "axis k" where only that outer axis may be shared
     cost: int  # of one point of the innermost loop
     few: bool = False  # outer: the tile is the whole axis, of so few vectors that accumulators stay in registers
@@ -66,7 +66,7 @@ def make_plan(kernel: Kernel, groups: list[Group], lanes: int) -> Plan:
     along = kernel.outer if use_outer else kernel.reduction
     extent = 1 if vector is None else along[vector]
     rows = any(not local.per_point for local in kernel.local)
-    unroll = _tile_vectors(extent, lanes, rows) if use_outer else _unroll(extent, lanes, cost)
+    unroll = _tile_vectors(extent, lanes, rows) if use_outer else _unroll(extent, lanes)
     few = use_outer and static(extent) is not None and -(-size_of(extent) // lanes) <= min(unroll, 4)
     plan = Plan(shape, vector, None, unroll, "none" if atomic else "outer", cost, few)
     plan.split = None if atomic or rows else _split_axis(kernel, groups, plan, lanes)
@@ -123,13 +123,21 @@ def _tile_axis(
     return None
 
 
-def _unroll(extent: Any, lanes: int, cost: int) -> int:
-    """Vectors in flight: enough to hide the latency of an addition, fewer where the body is long."""
-    most = 4 if cost <= 24 else 2 if cost <= 60 else 1
+def unrolled(group: Group, most: int) -> int:
+    """Vectors in flight of one loop along a reduction axis: enough to hide the latency of an addition, at most `most`.
+
+    A longer body hides it by itself; there more accumulators would only make more code.
+    """
+    if not group.reductions:
+        return 1
+    cost = _cost(group.recorded.block)
+    return min(most, 4 if cost <= 6 else 2 if cost <= 14 else 1)
+
+
+def _unroll(extent: Any, lanes: int) -> int:
+    """The most vectors in flight: no more than the axis has."""
     vectors = max(1, size_of(extent) // lanes) if static(extent) is not None else 4
-    while most > vectors:
-        most //= 2
-    return most
+    return 4 if vectors >= 4 else 2 if vectors >= 2 else 1
 
 
 def _tile_vectors(extent: Any, lanes: int, rows: bool) -> int:

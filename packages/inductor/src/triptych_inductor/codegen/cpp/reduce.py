@@ -18,6 +18,7 @@ from triptych_inductor.codegen.cpp.body import BodyWriter, Place
 from triptych_inductor.codegen.cpp.groups import Group
 from triptych_inductor.codegen.cpp.index import static
 from triptych_inductor.codegen.cpp.naming import c_name
+from triptych_inductor.codegen.cpp.plan import unrolled
 from triptych_inductor.codegen.cpp.types import TYPES
 from triptych_inductor.loops.handlers import Value
 
@@ -202,7 +203,7 @@ class ReductionLoops:
     # Lanes along a reduction axis.
 
     def _inner_group(self, group: Group, writer: BodyWriter) -> None:
-        reductions, unroll, code = group.reductions, self.plan.unroll if group.reductions else 1, self.code
+        reductions, unroll, code = group.reductions, unrolled(group, self.plan.unroll), self.code
         for node in reductions:
             code.line(f"{accumulator_type(node)} {self._accumulator(writer, node)}[{unroll}];")
         outer_depth = len(self.owner.outer)
@@ -319,7 +320,7 @@ class ReductionLoops:
         if not flush:
             return
         steps: int | None = 1
-        unroll = self.plan.unroll
+        unroll = unrolled(writer.group, self.plan.unroll)
         for k in inside:
             extent = static(self.kernel.reduction[k])
             steps = None if extent is None or steps is None else steps * extent
@@ -330,9 +331,7 @@ class ReductionLoops:
         name = self.owner.reduction[axis].name
         guard = "" if every == 1 else f"if ({name} % {every} == {every - 1})"
         for node in flush:
-            limit = (
-                self.plan.unroll if self.plan.shape == "inner" else f"whole + {'(k > 0)' if self._partial() else '0'}"
-            )
+            limit = unroll if self.plan.shape == "inner" else f"whole + {'(k > 0)' if self._partial() else '0'}"
             with self.code.block(guard):
                 if self.plan.few or self.plan.shape == "inner":
                     self.code.line("#pragma GCC unroll 4")

@@ -55,8 +55,9 @@ template <class V, class F> INL V fold_lanes(V v, F combine) {
 }
 template <class V> INL V plus(V x, V y) { return x + y; }
 // The sum of all lanes, added up in double.
-INL double lane_sum(f64 x) { return fold_lanes(x, plus<f64>).a[0]; }
-INL double lane_sum(f32 x) { return lane_sum(to_f64(x)); }
+// (Calls, not copies: they run once a row, and a unit compiles them once.)
+static __attribute__((noinline, unused)) double lane_sum(f64 x) { return fold_lanes(x, plus<f64>).a[0]; }
+static __attribute__((noinline, unused)) double lane_sum(f32 x) { return fold_lanes(to_f64(x), plus<f64>).a[0]; }
 
 #define SIMPLE_REDUCTION(name, identity, expr) \
   template <class V> struct name { \
