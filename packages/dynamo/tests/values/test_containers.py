@@ -337,6 +337,12 @@ def set_algebra(x):
     )
 
 
+def set_order(x):
+    s = {30, 1, 2}
+    s.add(0)
+    return list(s), [i for i in {5, 3, 4}], max(frozenset((9, 8))), list({7, 6} | {1}), sorted({"b", "a"}), s.pop()
+
+
 def set_argument(x, s):
     s.add("new")
     s.discard("a")
@@ -452,6 +458,7 @@ NO_ARGUMENTS = [
     chain_map,
     mapping_proxy,
     sets,
+    set_order,
     set_algebra,
     deques,
     ranges,

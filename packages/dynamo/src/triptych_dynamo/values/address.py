@@ -73,12 +73,16 @@ def _id(tx: Frame, value: Value, /) -> Value:
 class WeakReferenceValue(Value):
     """`weakref.ref(owner)` made in the trace."""
 
-    def __init__(self, owner: Value) -> None:
+    def __init__(self, owner: Value, callback: Value | None = None) -> None:
         super().__init__()
-        self.owner = owner
+        self.owner, self.callback = owner, callback
 
     def python_type(self) -> type:
         return weakref.ref
+
+    def key(self, tx: Frame) -> Any:
+        """References to one object are equal; one to a constant is equal to the program's own references, too."""
+        return weakref.ref(self.owner.as_constant()) if self.owner.is_constant() else ("reference", self.owner)
 
     def truth(self, tx: Frame) -> bool:
         return True
@@ -87,9 +91,11 @@ class WeakReferenceValue(Value):
         return self.owner
 
     def reconstruct(self, cg: Writer) -> None:
+        parts = [self.owner] if self.callback is None else [self.owner, self.callback]
         cg.load_object(weakref.ref)
-        cg.load(self.owner)
-        cg.call(1)
+        for part in parts:
+            cg.load(part)
+        cg.call(len(parts))
 
 
 class RealWeakReferenceValue(Value):
@@ -139,6 +145,6 @@ def wrap_weak_reference(tx: Frame, obj: Any, source: Source | None) -> Value:
 
 @constructs(weakref.ref)
 def _ref(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if len(args) != 1:
-        return tx.unsupported("call", "a weak reference with a callback")
-    return WeakReferenceValue(args[0])
+    if not 1 <= len(args) <= 2:
+        return tx.raise_python(TypeError, f"ref expected 1 or 2 arguments, got {len(args)}")
+    return WeakReferenceValue(*args)

@@ -5,6 +5,7 @@ A table of modules whose C functions are all pure, of single functions, and of t
 
 from __future__ import annotations
 
+import abc
 import builtins
 import dataclasses
 import datetime
@@ -55,8 +56,8 @@ _FUNCTIONS: frozenset[Any] = frozenset(
         *(string.capwords, textwrap.dedent, textwrap.indent, struct.pack, struct.unpack, struct.calcsize),
         *(typing.get_origin, typing.get_args, typing.get_type_hints),
         *(importlib.metadata.version, importlib.util.find_spec, importlib.import_module, shutil.which),
-        *(platform.system, platform.machine, platform.python_version, os.getenv, os.cpu_count),
-        *(str.maketrans, math.prod, functools.cmp_to_key, uuid.UUID),
+        *(platform.system, platform.machine, platform.python_version, os.cpu_count),
+        *(abc.get_cache_token, str.maketrans, math.prod, functools.cmp_to_key, uuid.UUID),
     }
 )
 

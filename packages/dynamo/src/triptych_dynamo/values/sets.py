@@ -1,8 +1,7 @@
-"""`set` and `frozenset`: members found by the stand-in of their value, in the order of insertion.
+"""`set` and `frozenset`: members found by the stand-in of their value.
 
-The order in which a real set iterates depends on hashes; a program that iterates a set gets members in insertion
-order here, except for a sourced set, whose real order is used. Code that depends on the order of a set is not
-deterministic in eager either.
+A set of constants iterates in the order of a real set with these members, which hashes decide; other members come in
+the order in which they were added.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ class SetValue(Value):
         self.cls = cls
         self.owner: Value | None = None
         self.members: dict[Any, Value] = {}
+        self.made_here = source is None  # or changed here: the real order is not known
         for item in items:
             self.members.setdefault(item.as_constant(), item)
 
@@ -70,7 +70,16 @@ class SetValue(Value):
         return frozenset(self.members)
 
     def iterate(self, tx: Frame) -> Iterator[Value]:
-        return iter(list(self.members.values()))
+        return iter(self.ordered())
+
+    def ordered(self) -> list[Value]:
+        """The members in the order of iteration."""
+        if not self.made_here or not self.is_constant():
+            return list(self.members.values())
+        table: set[Any] = set()
+        for mark in self.members:
+            table.add(mark)
+        return [self.members[mark] for mark in table]
 
     def get_attr(self, tx: Frame, name: str) -> Value:
         return BuiltinMethodValue(self, name) if hasattr(self.cls, name) else super().get_attr(tx, name)
@@ -83,6 +92,7 @@ class SetValue(Value):
     def replace(self, tx: Frame, members: dict[Any, Value]) -> None:
         """Set the members in place."""
         self.members = members
+        self.made_here = True
         if self.source is not None:
             tx.effects.mutated(self.this)
 
@@ -227,7 +237,7 @@ def _iter(self: SetValue, tx: Frame) -> Value:
         if len(self.members) != size:
             tx.raise_python(RuntimeError, "Set changed size during iteration")
 
-    return iterators.SnapshotIterator(list(self.members.values()), type(iter(set())), check)
+    return iterators.SnapshotIterator(self.ordered(), type(iter(set())), check)
 
 
 @SET("add")
@@ -255,7 +265,8 @@ def _remove(self: SetValue, tx: Frame, item: Value) -> Value:
 def _pop(self: SetValue, tx: Frame) -> Value:
     if not self.members:
         return tx.raise_python(KeyError, "pop from an empty set")
-    mark, item = next(iter(self.members.items()))
+    item = self.ordered()[0]
+    mark = item.key(tx)
     self.replace(tx, {other: member for other, member in self.members.items() if other != mark})
     return item
 
