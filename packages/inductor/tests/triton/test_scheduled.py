@@ -140,12 +140,11 @@ def test_column_sums_run_with_rows(rows, columns):
 
 def test_column_sums_of_what_the_row_kernel_makes():
     """Forward and backward in one graph: the sums over rows need mean and deviation that the row kernel stores."""
-    inputs = [torch.randn(600, 48), torch.randn(48), torch.randn(48)]
-    check(grads(lambda x, w, b: F.layer_norm(x, (48,), w, b)), *inputs, torch.randn(600, 48), rtol=1e-4, atol=1e-4)
-    check(grads(lambda x, w: CASES["rms norm"][0](x, w)), *inputs[:2], torch.randn(600, 48), rtol=1e-4, atol=1e-4)
+    inputs = [torch.randn(512, 48), torch.randn(48), torch.randn(48)]
+    check(grads(lambda x, w, b: F.layer_norm(x, (48,), w, b)), *inputs, torch.randn(512, 48), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["gelu chain", "softmax", "layer norm", "sums", "permute", "cat"])
+@pytest.mark.parametrize("name", ["gelu chain", "softmax", "layer norm", "variance", "permute", "cat"])
 def test_symbolic_sizes(name):
     function, *inputs = CASES[name]
     check(function, *inputs, dynamic=True)

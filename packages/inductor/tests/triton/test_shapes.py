@@ -13,7 +13,7 @@ from triptych_inductor.loops.kernel import Kernel, LocalArg, Stage, TensorArg
 from triton_kernels import CUDA, H200, run
 
 F32 = torch.float32
-QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 SIZES = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 BLOCKS = st.sampled_from([1, 2, 4, 8, 16])
 
