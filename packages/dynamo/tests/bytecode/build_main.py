@@ -247,6 +247,12 @@ def check_liveness():
     assert "b" not in live[ret]
     assert len(analysis.remove_unreachable([*rows, *build.nop()])) == len(rows)
     assert "STORE_FAST" in listing(rows)
+    try:
+        analysis.reachable(build.jump(build.nop()[0]))
+    except ValueError as error:
+        assert "not among" in str(error)
+    else:
+        raise AssertionError("a jump out of the code was not found")
     twin = copy_instructions(rows)
     assert all((x.target is None) == (y.target is None) and x is not y for x, y in zip(rows, twin))
     assert all(y.target in set(twin) for y in twin if y.target)

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import types
+import weakref
 
 import pytest
 import sympy
@@ -154,12 +155,15 @@ def test_every_kind_is_tested_and_described():
 
 
 def test_weakly_held_object_that_is_gone():
-    held = Plain()
-    guard = Guard("is_weak", X, held)
+    held, other = Plain(), Plain()
+    guard = Guard("is_weak", X, weakref.ref(held))
     fn = make_function()
     program = compile_guards([guard], fn.__code__)
-    program = compile_guards([Guard("is_weak", X, Plain())], fn.__code__)  # gone at once
-    assert program.failed((held, None), fn) == 0
+    assert program.failed((held, None), fn) is None and check([guard], {"x": held}) is None
+    assert holds(guard, held) and "it is" in reason(guard, other)
+    del held
+    assert program.failed((other, None), fn) == 0 and program.failed((None, None), fn) == 0
+    assert "gone" in reason(guard, None)
 
 
 def test_identity_between_sources():

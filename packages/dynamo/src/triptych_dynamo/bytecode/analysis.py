@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from triptych_dynamo.bytecode.instruction import Instruction
-from triptych_dynamo.bytecode.tables import CELL_OPS, JUMP_OPS, LOCAL_OPS, NO_FALL_THROUGH
+from triptych_dynamo.bytecode.tables import CELL_OPS, LOCAL_OPS, NO_FALL_THROUGH
 
 _PURE_WRITES = frozenset(("STORE_FAST",))
-
-
-def _is_jump(instruction: Instruction) -> bool:
-    return instruction.opname in JUMP_OPS or instruction.target is not None
 
 
 def successors(instructions: Sequence[Instruction]) -> list[list[int]]:
@@ -22,10 +18,12 @@ def successors(instructions: Sequence[Instruction]) -> list[list[int]]:
         following = []
         if instruction.opname not in NO_FALL_THROUGH and index + 1 < len(instructions):
             following.append(index + 1)
-        if _is_jump(instruction) and instruction.target is not None:
-            following.append(index_of[instruction.target])
-        if instruction.handler is not None:
-            following.append(index_of[instruction.handler.target])
+        for target in (instruction.target, instruction.handler and instruction.handler.target):
+            if target is None:
+                continue
+            if target not in index_of:
+                raise ValueError(f"{instruction!r} leads to {target!r}, which is not among the instructions")
+            following.append(index_of[target])
         result.append(following)
     return result
 

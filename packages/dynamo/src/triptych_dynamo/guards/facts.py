@@ -27,7 +27,9 @@ KINDS: dict[str, GuardKind] = {
     for row in (
         GuardKind("type_is", 1, "type({source}) is {value}"),  # value: the type object
         GuardKind("is", 1, "{source} is {value}"),  # value: the object itself (held)
-        GuardKind("is_weak", 1, "{source} is {value}"),  # value: the object, held weakly; dead means violated
+        GuardKind(
+            "is_weak", 1, "{source} is {value}"
+        ),  # value: weakref.ref, or an object that is then held weakly in C; dead: violated
         GuardKind("same_as", 2, "{source} is {value}"),  # value: another Source; both must give one object
         GuardKind("not_same_as", 2, "{source} is not {value}"),  # value: another Source
         GuardKind("distinct", 3, "{value} are different objects"),  # value: tuple of Sources, pairwise different

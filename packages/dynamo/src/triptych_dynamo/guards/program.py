@@ -45,6 +45,8 @@ _SHALLOW = (
 
 
 def _weakly(value: Any) -> Any:
+    if isinstance(value, weakref.ReferenceType):
+        return value
     try:
         return weakref.ref(value)
     except TypeError:

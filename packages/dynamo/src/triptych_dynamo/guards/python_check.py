@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import CellType, MappingProxyType, ModuleType
 from typing import Any
@@ -169,6 +170,12 @@ def _check_identity(guard: Guard, value: Any) -> Found:
     return _found(value is guard.value, lambda: f"it is {_short(value)}")
 
 
+def _check_weak_identity(guard: Guard, value: Any) -> Found:
+    expected = guard.value() if isinstance(guard.value, weakref.ReferenceType) else guard.value
+    gone = expected is None and guard.value is not None
+    return _found(value is expected and not gone, lambda: "the object is gone" if gone else f"it is {_short(value)}")
+
+
 def _check_equals(guard: Guard, value: Any) -> Found:
     return _found(equal_exactly(value, guard.value), lambda: f"it is {_short(value)}")
 
@@ -287,7 +294,7 @@ def _flag_mismatch(facts: TensorFacts, value: Any) -> Found:
 _OF_ONE: dict[str, Callable[[Guard, Any], Found]] = {
     "type_is": _check_type,
     "is": _check_identity,
-    "is_weak": _check_identity,
+    "is_weak": _check_weak_identity,
     "equals": _check_equals,
     "length": _check_length,
     "truth": _check_truth,
