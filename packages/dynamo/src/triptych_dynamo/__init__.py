@@ -11,10 +11,12 @@ from typing import Any
 from triptych_dynamo.__about__ import __version__ as __version__
 
 _EXPORTS: dict[str, tuple[str, ...]] = {
-    "triptych_dynamo.api": (
-        *("optimize", "disable", "mark_dynamic", "maybe_mark_dynamic", "mark_static", "reset", "region_of"),
-        *("allow_in_graph", "assume_constant_result", "graph_break", "is_compiling", "substitute_in_graph"),
+    "triptych_dynamo.api": ("optimize", "region_of", "reset"),
+    "triptych_dynamo.steering": (
+        *("allow_in_graph", "assume_constant_result", "disable", "graph_break", "is_compiling"),
+        "substitute_in_graph",
     ),
+    "triptych_dynamo.marks": ("mark_dynamic", "mark_static", "maybe_mark_dynamic"),
     "triptych_dynamo.backends": ("register_backend", "list_backends", "lookup_backend"),
     "triptych_dynamo.captured_graph": ("capture", "CapturedGraph"),
     "triptych_dynamo.explanation": ("explain", "capture_all", "Explanation"),

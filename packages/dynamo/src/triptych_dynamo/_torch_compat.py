@@ -50,7 +50,6 @@ __all__ = [
     "load_batching_rules",
     "make_dual",
     "make_fake_mode",
-    "mark_dim",
     "new_symbol",
     "OpOverload",
     "OpOverloadPacket",
@@ -69,7 +68,6 @@ __all__ = [
     "transform_level",
     "transform_wraps",
     "unpack_dual",
-    "user_marks",
 ]
 
 # What a fake run raises when shapes alone do not tell the result: a limit of tracing, not an error of the program.
@@ -122,7 +120,7 @@ def torch_names(*paths: str) -> list[Any]:
     return found
 
 
-# -- function transforms -------------------------------------------------------------------------------------------------
+# -- function transforms --------------------------------------------------------------------------------
 transform_functions = torch._C._functorch  # levels of vmap, grad and jvp, and their functions of tensors
 enter_dual_level = torch._C._enter_dual_level
 exit_dual_level = torch._C._exit_dual_level
@@ -138,12 +136,7 @@ def transform_forms(name: str, function: Any) -> list[Any]:
     return [function] if wrapper is None else [function, wrapper]
 
 
-# -- marks ---------------------------------------------------------------------------------------------------------------
-# Where torch's own marking functions and ours leave their marks on a tensor.
-_DYNAMIC_MARKS = ("_triptych_dynamic_dims", "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices")
-_STATIC_MARKS = ("_triptych_static_dims", "_dynamo_static_indices")
-
-
+# -- symbols and fake tensors ---------------------------------------------------------------------------------------
 class NamedSource(TorchSource):
     """The name that torch's shape environment wants for a symbol."""
 
@@ -195,30 +188,6 @@ def is_fake(obj: Any) -> bool:
 def tensor_version(tensor: torch.Tensor) -> int:
     """How often the tensor was written in place; -1 for inference tensors, which do not count."""
     return -1 if tensor.is_inference() else tensor._version
-
-
-def user_marks(tensor: torch.Tensor) -> tuple[frozenset[int], frozenset[int]]:
-    """The dimensions that the user marked as dynamic, and as static."""
-    dynamic: set[int] = set()
-    static: set[int] = set()
-    if tensor.__dict__:
-        for name in _DYNAMIC_MARKS:
-            dynamic.update(tensor.__dict__.get(name, ()))
-        for name in _STATIC_MARKS:
-            static.update(tensor.__dict__.get(name, ()))
-    return frozenset(dynamic), frozenset(static)
-
-
-def mark_dim(tensor: torch.Tensor, dims: int | list[int] | tuple[int, ...] | None, *, dynamic: bool) -> None:
-    """Leave a mark for `user_marks`; None marks every dimension."""
-    if dims is None:
-        chosen: list[int] = list(range(tensor.ndim))
-    else:
-        chosen = [dims] if isinstance(dims, int) else list(dims)
-    name = _DYNAMIC_MARKS[0] if dynamic else _STATIC_MARKS[0]
-    marks = set(tensor.__dict__.get(name, ()))
-    marks.update(dim % max(tensor.ndim, 1) for dim in chosen)
-    setattr(tensor, name, marks)
 
 
 TensorBase: Any = torch._C.TensorBase  # the class in C whose objects hold the tensor's pointer

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FunctionType, MethodType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from triptych_dynamo._eval_frame import CompiledCallable, Unhooked
-from triptych_dynamo._torch_compat import mark_dim
+from triptych_dynamo._eval_frame import CompiledCallable
 from triptych_dynamo.backends import Backend, lookup_backend
+from triptych_dynamo.lazy import LazyModule
 from triptych_dynamo.options import Options
-from triptych_dynamo.region import CompiledRegion, Hooks
-from triptych_dynamo.values.directives import (
-    allow_in_graph as allow_in_graph,
-)
-from triptych_dynamo.values.directives import (
-    assume_constant_result as assume_constant_result,
-)
-from triptych_dynamo.values.directives import (
-    graph_break as graph_break,
-)
-from triptych_dynamo.values.directives import (
-    is_compiling as is_compiling,
-)
-from triptych_dynamo.values.directives import (
-    substitute_in_graph as substitute_in_graph,
-)
 
+if TYPE_CHECKING:
+    from triptych_dynamo.region import CompiledRegion, Hooks
+
+_region = LazyModule("triptych_dynamo.region")
 _regions: weakref.WeakSet[CompiledRegion] = weakref.WeakSet()
 REGION_ATTRIBUTE = "__triptych_region__"
 
@@ -72,7 +60,7 @@ def optimize(
     )
 
     def decorate(target: Any) -> Any:
-        region = CompiledRegion(function, chosen, hooks or Hooks())
+        region = _region.CompiledRegion(function, chosen, hooks or _region.Hooks())
         _regions.add(region)
         return compile_target(target, region)
 
@@ -108,36 +96,6 @@ def _as_function(target: Any) -> FunctionType:
 def region_of(compiled: Any) -> CompiledRegion:
     """The region of a compiled callable: its records of graphs, guards and breaks."""
     return getattr(getattr(compiled, "__func__", compiled), REGION_ATTRIBUTE)  # type: ignore[no-any-return]
-
-
-def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """A callable that always runs eagerly: neither it nor what it calls is compiled, and a trace breaks before it.
-
-    Args:
-        fn: the callable; a decorator is returned when None.
-        recursive: False leaves what it calls open to compilation.
-        reason: shown in the graph break.
-    """
-    if fn is None:
-        return lambda function: disable(function, recursive, reason=reason)
-    wrapper = Unhooked(fn)
-    wrapper.__triptych_disabled__ = reason or f"{getattr(fn, '__qualname__', fn)} is disabled"
-    return wrapper
-
-
-def mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int]) -> None:
-    """Make dimensions of `tensor` symbolic from the first compile on."""
-    mark_dim(tensor, index if isinstance(index, int) else list(index), dynamic=True)
-
-
-def maybe_mark_dynamic(tensor: torch.Tensor, index: int | Sequence[int]) -> None:
-    """Like `mark_dynamic`, without complaint where a size turns out to be fixed."""
-    mark_dynamic(tensor, index)
-
-
-def mark_static(tensor: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
-    """Keep dimensions of `tensor` (all of them with None) fixed."""
-    mark_dim(tensor, index if index is None or isinstance(index, int) else list(index), dynamic=False)
 
 
 def reset() -> None:

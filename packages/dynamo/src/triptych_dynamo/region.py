@@ -32,6 +32,7 @@ from triptych_dynamo.guards.program import compile_guards
 from triptych_dynamo.guards.python_check import check
 from triptych_dynamo.options import Options
 from triptych_dynamo.trace.history import History
+from triptych_dynamo.trace.modes import under_active_modes
 from triptych_dynamo.trace.shapes import Shapes
 from triptych_dynamo.trace_rules import is_skipped
 
@@ -125,6 +126,8 @@ class CompiledRegion:
         """The callable itself has no entry for these arguments."""
         if torch.compiler.is_compiling() or is_symbolic_tracing() or function.__code__.co_flags & SUSPENDS:
             return None
+        if under_active_modes():
+            return None
         with self._lock:
             return self._entry(function, arguments)
 
@@ -133,6 +136,8 @@ class CompiledRegion:
         code = function.__code__
         if self.options.fullgraph or (code not in self._layouts and is_skipped(code)):
             return None
+        if under_active_modes():
+            return False
         with self._lock:
             entry = self._entry(function, arguments)
         if entry is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 import threading
 import warnings
 from typing import Any
@@ -500,3 +502,41 @@ def test_faults_of_the_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.warns(UserWarning, match="the frame runs eagerly"):
         assert compiled(torch.ones(1)).item() == 2
     assert compiled(torch.ones(1)).item() == 2
+
+
+def test_active_modes_see_the_calls() -> None:
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: list[str] = []
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append("function")
+            return func(*args, **(kwargs or {}))
+
+    class Operators(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append("operator")
+            return func(*args, **(kwargs or {}))
+
+    compiled = td.optimize("eager")(lambda x: torch.sin(x))
+    x = torch.ones(1)
+    compiled(x)
+    with Functions():
+        assert torch.equal(compiled(x), x.sin())
+    with Operators():
+        assert torch.equal(compiled(x), x.sin())
+    assert "function" in seen and "operator" in seen
+    assert compiled.misses == 3
+    with torch.device("meta"):
+        assert td.optimize("eager")(lambda: torch.ones(2))().is_meta
+
+
+def test_importing_the_package_is_cheap() -> None:
+    program = (
+        "import torch, sys, triptych_dynamo as td; td.optimize; td.disable; td.mark_dynamic; td.list_backends; "
+        "print([name for name in sys.modules if name.startswith(('triptych_dynamo.values', 'sympy'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -4,16 +4,31 @@ on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from triptych_dynamo._torch_compat import dispatch_mode_count, function_mode_count, transform_level
+
 if TYPE_CHECKING:
     from triptych_dynamo.trace.trace import Trace
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+# Numbers of modes of torch that see every call; frames under them run as they are (`under_active_modes`).
+ACTIVE_MODES: dict[str, Callable[[], int]] = {
+    "dispatch_modes": dispatch_mode_count,
+    "function_modes": function_mode_count,
+    "function_transforms": transform_level,
+}
+
+
+def under_active_modes() -> bool:
+    """Whether a torch function or dispatch mode, or a function transform, is active around the call."""
+    return any(count() for count in ACTIVE_MODES.values())
 
 
 # How code after the graph sets a mode that the program left changed.
@@ -63,6 +78,8 @@ def guard_modes(trace: Trace, state: dict[str, Any]) -> None:
     trace.guard("mode", None, ("grad_mode", state["grad_mode"]))
     trace.guard("mode", None, ("inference_mode", state["inference_mode"]))
     trace.guard("mode", None, ("default_dtype", state["default_dtype"]))
+    for name in ACTIVE_MODES:
+        trace.guard("mode", None, (name, 0))
     for device in _AUTOCAST_DEVICES:
         enabled = state[f"autocast_{device}"]
         trace.guard("mode", None, (f"autocast_{device}", enabled))

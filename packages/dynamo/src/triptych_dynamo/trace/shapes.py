@@ -12,9 +12,9 @@ from triptych_dynamo._torch_compat import (
     make_fake_mode,
     new_symbol,
     symbolic_int,
-    user_marks,
 )
 from triptych_dynamo.guards.facts import ShapeFact
+from triptych_dynamo.marks import user_marks
 from triptych_dynamo.sources import TensorSizeSource, TensorStrideSource, is_owned
 from triptych_dynamo.trace.history import History
 from triptych_dynamo.values.symbolic import SymbolicValue

@@ -68,6 +68,11 @@ class Value:
     # -- data model ----------------------------------------------------------------------------------------------------
     def get_attr(self, tx: Frame, name: str) -> Value:
         """`obj.name`; raises the traced AttributeError with `tx.raise_python(AttributeError, text)`."""
+        cls = self.python_type()
+        if name == "__class__":
+            return tx.wrap(cls, None)
+        if not hasattr(cls, name):
+            return tx.raise_python(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
         return tx.unsupported("attribute", f"reading {name!r} of {self!r}")
 
     def has_attr(self, tx: Frame, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Functions by which programs speak to the tracer, and what they mean inside a trace."""
+"""What the functions of `steering` mean inside a trace."""
 
 from __future__ import annotations
 
@@ -9,21 +9,12 @@ from triptych_dynamo._eval_frame import CompiledCallable, Unhooked
 from triptych_dynamo.sources import AttrSource
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.registry import wraps, wraps_object
+from triptych_dynamo.values.registry import wraps, wraps_marked
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.sources import Source
-
-
-def is_compiling() -> bool:
-    """True while a compiler traces the program, False when it runs."""
-    return False
-
-
-def graph_break(message: str = "") -> None:
-    """End the graph here. Does nothing when the program runs uncompiled."""
 
 
 class DirectiveValue(Value):
@@ -56,60 +47,49 @@ class DirectiveValue(Value):
         cg.load_object(self.obj)
 
 
-def _directive(obj: Any, run: Callable[..., Value]) -> None:
-    def rule(tx: Frame, found: Any, source: Source | None) -> Value:
-        tx.guard("is", source, found)
-        return DirectiveValue(found, run, source)
-
-    wraps_object(obj)(rule)
+# Per meaning: the call of a marked function `fn` with the mark's payload.
+def _run_is_compiling(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(True)
 
 
-def _run_graph_break(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _run_graph_break(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     text = [str(arg.as_constant()) for arg in [*args, *kwargs.values()]]
     return tx.unsupported("explicit", " ".join(text) or "graph_break()")
 
 
-_directive(is_compiling, lambda tx, args, kwargs: ConstantValue(True))
-_directive(graph_break, _run_graph_break)
+def _run_in_graph(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.call_graph(fn, args, kwargs)
 
 
-def allow_in_graph(fn: Any) -> Any:
-    """Put calls of `fn` into the graph as they are, without looking inside. Gives `fn` back.
-
-    Args:
-        fn: a function of tensors that runs on fake tensors, or a list of such functions.
-    """
-    if isinstance(fn, (list, tuple)):
-        return [allow_in_graph(item) for item in fn]
-    _directive(fn, lambda tx, args, kwargs: tx.call_graph(fn, args, kwargs))
-    return fn
+def _run_constant(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    try:
+        plain = [arg.as_constant() for arg in args]
+        named = {key: arg.as_constant() for key, arg in kwargs.items()}
+    except NotConstant:
+        return tx.unsupported("not-constant", f"an argument of {fn.__qualname__}, whose result is assumed constant")
+    return tx.constant(fn(*plain, **named))
 
 
-def assume_constant_result(fn: Any) -> Any:
-    """Take the result of `fn` for a constant: it is called once, while tracing, with constant arguments. Gives
-    `fn` back.
-    """
-
-    def run(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        try:
-            plain = [arg.as_constant() for arg in args]
-            named = {key: arg.as_constant() for key, arg in kwargs.items()}
-        except NotConstant:
-            return tx.unsupported("not-constant", f"an argument of {fn.__qualname__}, whose result is assumed constant")
-        return tx.constant(fn(*plain, **named))
-
-    _directive(fn, run)
-    return fn
+def _run_substitute(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.inline(tx.constant(payload), args, kwargs)
 
 
-def substitute_in_graph(original: Any) -> Callable[[Any], Any]:
-    """A decorator: traces run the decorated Python function in place of `original` (a function written in C)."""
+_MEANINGS: dict[str, Callable[..., Value]] = {
+    "is_compiling": _run_is_compiling,
+    "graph_break": _run_graph_break,
+    "in_graph": _run_in_graph,
+    "constant_result": _run_constant,
+    "substitute": _run_substitute,
+}
 
-    def register(replacement: Any) -> Any:
-        _directive(original, lambda tx, args, kwargs: tx.inline(tx.constant(replacement), args, kwargs))
-        return replacement
 
-    return register
+@wraps_marked
+def wrap_marked(tx: Frame, mark: tuple[Any, str, Any], source: Source | None) -> Value:
+    """A function that the program marked."""
+    fn, meaning, payload = mark
+    tx.guard("is", source, fn)
+    run = _MEANINGS[meaning]
+    return DirectiveValue(fn, lambda tx, args, kwargs: run(tx, fn, payload, args, kwargs), source)
 
 
 @wraps(Unhooked)

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo import values
+from triptych_dynamo.steering import MARKED
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
@@ -67,6 +68,19 @@ def wraps_if(predicate: Callable[[Any], bool], *, order: int = 50) -> Callable[[
     return register
 
 
+_marked_rule: list[Callable[..., Value]] = []
+
+
+def wraps_marked(rule: Callable[..., Value]) -> Callable[..., Value]:
+    """Register the rule `rule(tx, mark, source)` for functions in `steering.MARKED`."""
+    _marked_rule.append(rule)
+    return rule
+
+
+def _rule_of_mark(mark: tuple[Any, str, Any]) -> Rule:
+    return lambda tx, obj, source: _marked_rule[0](tx, mark, source)
+
+
 def load_families() -> None:
     """Import every module of `values`, so that their rules are known."""
     if not _loaded:
@@ -78,6 +92,9 @@ def load_families() -> None:
 def find_rule(obj: Any) -> Rule | None:
     """The rule for `obj`, or None."""
     load_families()
+    mark = MARKED.get(id(obj))
+    if mark is not None and mark[0] is obj:
+        return _rule_of_mark(mark)
     entry = _OBJECTS.get(id(obj))
     if entry is not None and entry[0] is obj:
         return entry[1]
