@@ -102,7 +102,7 @@ class PendingKernels:
         texts: dict[str, str] = {}
         for device, part in self.parts:
             for k, unit in enumerate(getattr(part, "units", ())):
-                texts[f"kernels_{device}_{k}.cpp"] = unit.source
+                texts[f"kernels_{device}_{k}{getattr(unit, 'suffix', '.cpp')}"] = unit.source
         return texts
 
     def result(self) -> LoadedKernels:

@@ -18,6 +18,7 @@ from triptych_inductor.codegen.triton.devices import EXAMPLES
 from triptych_inductor.codegen.triton.generate import generate
 from triptych_inductor.codegen.triton.records import TritonProgram
 from triptych_inductor.loops import ops
+from triptych_inductor.runtime.cuda import programs
 from triptych_inductor.runtime.cuda.programs import ProgramBinary
 from triton_kernels import H200, layer_norm, pointwise, reduction, softmax
 
@@ -96,7 +97,7 @@ def test_records_travel_as_json(store):
     assert TritonProgram.from_json(json.loads(json.dumps(program.to_json()))) == program
     ((binary, other),) = build([program], H200, store=store).result()
     assert DeviceBinary.from_bytes(binary.to_bytes()) == binary
-    packed = ProgramBinary(program, "nvidia", 90, (binary, other))
+    packed = ProgramBinary(program, "nvidia", 90, (binary, other), 1)
     assert ProgramBinary.from_bytes(packed.to_bytes()) == packed
 
 
@@ -105,3 +106,22 @@ def test_unwritable_store_still_builds(tmp_path):
     blocked.write_text("")
     program = generate(pointwise(lambda v: ops.cos(v), torch.zeros(64), out_dtype=torch.float32), H200)
     assert build([program], H200, store=Store("triton", blocked)).result()[0][0].data
+
+
+def test_kernels_of_several_devices(monkeypatch, store):
+    """Each device's kernels are built for it and loaded on it; facts and loading are stood in for."""
+    monkeypatch.setattr(programs, "device_facts", lambda index: EXAMPLES["h200"])
+    loaded = []
+    monkeypatch.setattr(
+        programs, "load_program", lambda program, binaries, facts, index: loaded.append((program.name, index))
+    )
+    kernels = []
+    for k in range(3):
+        kernel = pointwise(lambda v: ops.exp2(v), torch.zeros(96), out_dtype=torch.float32)
+        kernels.append(dataclasses.replace(kernel, name=f"kernel_{k}", device=torch.device("cuda", k % 2)))
+    pending = programs.compile_kernels(kernels, store=store)
+    assert [u.name for u in pending.units] == ["kernel_0", "kernel_2", "kernel_1"]
+    assert set(pending.result()) == {"kernel_0", "kernel_1", "kernel_2"}
+    assert loaded == [("kernel_0", 0), ("kernel_2", 0), ("kernel_1", 1)]
+    packed = [ProgramBinary.from_bytes(b.to_bytes()) for b in pending.binaries()]
+    assert [b.index for b in packed] == [0, 0, 1]

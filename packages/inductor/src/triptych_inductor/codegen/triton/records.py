@@ -70,6 +70,8 @@ class TritonProgram:
     functions: tuple[TritonFunction, ...]
     notes: tuple[str, ...] = field(default=())
 
+    suffix = ".py"  # of a file that holds `source`
+
     @property
     def source(self) -> str:
         """The module text of all functions, as a reader wants to see it."""

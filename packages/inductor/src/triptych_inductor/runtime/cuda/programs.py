@@ -185,17 +185,19 @@ class _Unaligned:
 
 @dataclass(frozen=True)
 class ProgramBinary:
-    """A program with its machine code: what artifacts hold."""
+    """A program with its machine code: what artifacts hold. `index`: the device it runs on."""
 
     program: TritonProgram
     family: str
     arch: int | str
     binaries: tuple[DeviceBinary, ...]
+    index: int = 0
 
     def to_bytes(self) -> bytes:
         """JSON; machine code in base64."""
         codes = [base64.b64encode(b.to_bytes()).decode("ascii") for b in self.binaries]
         data = {"program": self.program.to_json(), "family": self.family, "arch": self.arch, "binaries": codes}
+        data["index"] = self.index
         return json.dumps(data).encode()
 
     @staticmethod
@@ -203,10 +205,12 @@ class ProgramBinary:
         """What `to_bytes` wrote."""
         data = json.loads(payload)
         binaries = tuple(DeviceBinary.from_bytes(base64.b64decode(b)) for b in data["binaries"])
-        return ProgramBinary(TritonProgram.from_json(data["program"]), data["family"], data["arch"], binaries)
+        program = TritonProgram.from_json(data["program"])
+        return ProgramBinary(program, data["family"], data["arch"], binaries, data["index"])
 
-    def load(self, index: int = 0) -> KernelCall:
-        """The program on device `index`; `RuntimeError` where that device is of another kind."""
+    def load(self) -> KernelCall:
+        """The program on its device; `RuntimeError` where that device is of another kind now."""
+        index = self.index
         facts = device_facts(index)
         if (facts.family, facts.arch) != (FAMILIES[self.family], self.arch):
             raise RuntimeError(
@@ -233,42 +237,52 @@ class GpuLibrary(Mapping[str, KernelCall]):
 
 
 @dataclass
-class PendingGpuLibrary:
-    """Kernels being built. `programs` has the generated sources; `result()` waits and loads, the same library each
-    time."""
+class _Part:
+    """The kernels of one device, being built."""
 
     programs: tuple[TritonProgram, ...]
     pending: PendingBuild
     facts: DeviceFacts
     index: int
+
+    def binaries(self) -> list[ProgramBinary]:
+        made = self.pending.result()
+        family, arch = self.facts.family.name, self.facts.arch
+        return [ProgramBinary(p, family, arch, tuple(b), self.index) for p, b in zip(self.programs, made, strict=True)]
+
+
+@dataclass
+class PendingGpuLibrary:
+    """Kernels being built. `units` has the generated sources; `result()` waits and loads, the same library each
+    time."""
+
+    parts: tuple[_Part, ...]
     _library: GpuLibrary | None = field(default=None, repr=False)
 
     @property
     def units(self) -> tuple[TritonProgram, ...]:
         """What was generated; each has a `source`."""
-        return self.programs
+        return tuple(program for part in self.parts for program in part.programs)
 
     def binaries(self) -> list[ProgramBinary]:
         """The compiled programs, for an artifact."""
-        made = self.pending.result()
-        family, arch = self.facts.family.name, self.facts.arch
-        return [ProgramBinary(p, family, arch, tuple(b)) for p, b in zip(self.programs, made, strict=True)]
+        return [binary for part in self.parts for binary in part.binaries()]
 
     def result(self) -> GpuLibrary:
         """Kernels by name. `TritonCompileError` when Triton failed."""
         if self._library is None:
-            self._library = load(self.binaries(), self.index)
+            self._library = load(self.binaries())
         return self._library
 
 
-def load(binaries: Sequence[ProgramBinary], index: int = 0) -> GpuLibrary:
-    """Load compiled programs on device `index`."""
-    calls = {b.program.name: b.load(index) for b in binaries}
+def load(binaries: Sequence[ProgramBinary]) -> GpuLibrary:
+    """Load compiled programs, each on the device it was made for."""
+    calls = {b.program.name: b.load() for b in binaries}
     return GpuLibrary(calls, {b.program.name: (*b.program.buffers, *b.program.sizes) for b in binaries})
 
 
 def compile_kernels(kernels: Sequence[Kernel], *, store: Store | None = None) -> PendingGpuLibrary:
-    """Generate Triton for `kernels` of one GPU and start to build it.
+    """Generate Triton for GPU `kernels` and start to build it.
 
     A kernel is called with tensors and ints: inputs, outputs that are not inputs, size symbols. Raises `TypeError`
     where a
@@ -278,11 +292,13 @@ def compile_kernels(kernels: Sequence[Kernel], *, store: Store | None = None) ->
     >>> library = compile_kernels([kernel]).result()
     >>> library["kernel_0"](x, y)
     """
-    devices = {k.device for k in kernels}
-    if len(devices) > 1:
-        raise ValueError(f"kernels of one device expected, not of {sorted(map(str, devices))}")
-    device = next(iter(devices), torch.device("cuda", 0))
-    index = device.index if device.index is not None else torch.cuda.current_device()
-    facts = device_facts(index)
-    programs = tuple(generate(kernel, facts) for kernel in kernels)
-    return PendingGpuLibrary(programs, build(programs, facts, store=store), facts, index)
+    by_index: dict[int, list[Kernel]] = {}
+    for kernel in kernels:
+        index = kernel.device.index if kernel.device.index is not None else torch.cuda.current_device()
+        by_index.setdefault(index, []).append(kernel)
+    parts = []
+    for index, mine in by_index.items():
+        facts = device_facts(index)
+        programs = tuple(generate(kernel, facts) for kernel in mine)
+        parts.append(_Part(programs, build(programs, facts, store=store), facts, index))
+    return PendingGpuLibrary(tuple(parts))
