@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict, defaultdict
-from types import MethodType
+from types import MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -221,6 +221,16 @@ def _fact(cls: Any) -> None:
 
 for _cls in (torch.device, torch.finfo, torch.iinfo):
     _fact(_cls)
+
+
+@constructs(SimpleNamespace)
+def _namespace(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
+    if args:
+        return tx.raise_python(TypeError, "no positional arguments expected")
+    result = ObjectValue(SimpleNamespace)
+    for name, value in kwargs.items():
+        result.store_field(tx, name, value)
+    return result
 
 
 @constructs(MethodType)

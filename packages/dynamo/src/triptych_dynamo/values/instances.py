@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import Source
@@ -146,6 +146,11 @@ def wrap_storage(tx: Frame, obj: Any, source: Source | None) -> Value | None:
 @makes(lambda cls: issubclass(cls, BaseException))
 def _make_exception(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     return ExceptionValue(cls, list(args))
+
+
+@makes(lambda cls: cls is SimpleNamespace)
+def _make_namespace(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return objects.ObjectValue(cls)
 
 
 @makes(lambda cls: issubclass(cls, deque))
