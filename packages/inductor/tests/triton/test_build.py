@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 from triptych_inductor.build.cache import Store
+from triptych_inductor.codegen.triton import build as build_module
 from triptych_inductor.codegen.triton.build import (
     DeviceBinary,
     TritonCompileError,
@@ -125,3 +126,14 @@ def test_kernels_of_several_devices(monkeypatch, store):
     assert loaded == [("kernel_0", 0), ("kernel_2", 0), ("kernel_1", 1)]
     packed = [ProgramBinary.from_bytes(b.to_bytes()) for b in pending.binaries()]
     assert [b.index for b in packed] == [0, 0, 1]
+
+
+def test_idle_workers_end_and_come_back(monkeypatch):
+    monkeypatch.setattr(build_module, "_IDLE_SECONDS", 0.2)
+    pool = build_module.WorkerPool()
+    function = generate(pointwise(lambda v: ops.neg(v), torch.zeros(32), out_dtype=torch.float32), H200).functions[0]
+    for _ in range(2):
+        assert pool.submit(request_for(function, H200, True)).result().data
+        (worker,) = pool._workers
+        worker.thread.join(30)
+        assert worker.process.poll() is not None and not pool._workers

@@ -29,6 +29,7 @@ from triptych_inductor.codegen.triton.records import MODULE_HEADER, TritonFuncti
 
 _HERE = Path(__file__).parent
 _MOST_WORKERS = 16
+_IDLE_SECONDS = 20.0
 WORKERS_VARIABLE = "TRIPTYCH_BUILD_WORKERS"  # the most build workers of one process
 
 
@@ -102,9 +103,9 @@ def request_for(function: TritonFunction, facts: DeviceFacts, aligned: bool, wan
 
 
 class _Worker:
-    """One worker process with the thread that feeds it."""
+    """One worker process with the thread that feeds it; it ends when there is nothing to do for a while."""
 
-    def __init__(self, jobs: queue.SimpleQueue[tuple[dict[str, Any], Future[DeviceBinary]] | None]) -> None:
+    def __init__(self, pool: WorkerPool) -> None:
         environment = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET",)}
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         environment["TRITON_DISABLE_LINE_INFO"] = "1"  # it would put the path of a temporary file into the code
@@ -115,12 +116,12 @@ class _Worker:
             env=environment,
             text=True,
         )
-        self.jobs = jobs
+        self.pool = pool
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
     def _serve(self) -> None:
-        while (job := self.jobs.get()) is not None:
+        while (job := self.pool.next_job(self)) is not None:
             request, future = job
             if not future.set_running_or_notify_cancel():
                 continue
@@ -130,6 +131,8 @@ class _Worker:
                 future.set_exception(error)
                 if self.process.poll() is not None:
                     return
+        self.process.kill()
+        self.process.wait()
 
     def _ask(self, request: dict[str, Any]) -> DeviceBinary:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -164,10 +167,21 @@ class WorkerPool:
             self._workers = [w for w in self._workers if w.process.poll() is None]
             most = int(os.environ.get(WORKERS_VARIABLE, 0)) or min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
             if len(self._workers) < min(self._open, most):
-                self._workers.append(_Worker(self._jobs))
+                self._workers.append(_Worker(self))
+            self._jobs.put(({"id": 0, **request}, future))
         future.add_done_callback(self._done)
-        self._jobs.put(({"id": 0, **request}, future))
         return future
+
+    def next_job(self, worker: _Worker) -> tuple[dict[str, Any], Future[DeviceBinary]] | None:
+        """The next request for a worker, None where it has waited long enough and should end."""
+        while True:
+            try:
+                return self._jobs.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:  # a request is queued under the lock: none can come in between
+                    if self._jobs.empty():
+                        self._workers = [w for w in self._workers if w is not worker]
+                        return None
 
     def _done(self, _: Future[DeviceBinary]) -> None:
         with self._lock:
