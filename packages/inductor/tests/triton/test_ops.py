@@ -152,3 +152,12 @@ def test_extreme_constants(value, dtype):
     out = torch.zeros(3, dtype=dtype)
     run(pointwise(lambda v: ops.where(ops.ne(v, v), v, ops.constant(value, dtype)), a, out_dtype=dtype), a, out)
     assert out.tolist() == [value] * 3
+
+
+def test_division_by_a_power_of_two_is_a_product():
+    a = torch.tensor(SPECIAL, dtype=torch.float32)
+    out = torch.empty_like(a)
+    function = lambda v: ops.truediv(v, ops.constant(-64.0, torch.float32))  # noqa: E731
+    program = run(pointwise(function, a, out_dtype=a.dtype), a, out)
+    assert "div" not in program.functions[0].source.split("\n", 3)[3]
+    torch.testing.assert_close(out, a / -64.0, rtol=0, atol=0, equal_nan=True)

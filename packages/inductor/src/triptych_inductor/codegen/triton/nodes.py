@@ -7,6 +7,7 @@ is known whether a loop is open.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -221,8 +222,21 @@ class NodeWriter(Writer):
         args = [self.get(stage, a) for a in node.args]
         dims = frozenset().union(*(a.dims for a in args))
         assert node.dtype is not None
-        text = pointwise_text(node.op, [a.name for a in args], args[-1].dtype)
+        reciprocal = _exact_reciprocal(node)
+        if reciprocal is None:
+            text = pointwise_text(node.op, [a.name for a in args], args[-1].dtype)
+        else:
+            text = pointwise_text("mul", [args[0].name, literal(reciprocal, node.dtype)], node.dtype)
         return self.assign(text, node.dtype, dims, self.place_of(dims, *args))
+
+
+def _exact_reciprocal(node: Value) -> float | None:
+    """1 / c for a division by a constant power of two, where a product gives the very same number."""
+    if node.op != "truediv" or node.args[1].op != "constant":
+        return None
+    mantissa, exponent = math.frexp(float(node.args[1].attrs[0]))
+    limit = 14 if node.dtype in (torch.float16, torch.bfloat16) else 100  # beyond it the reciprocal loses bits
+    return 1.0 / float(node.args[1].attrs[0]) if abs(mantissa) == 0.5 and abs(exponent) < limit else None
 
 
 def pointwise_text(name: str, args: list[str], dtype: torch.dtype) -> str:
