@@ -1,6 +1,9 @@
 """The public surface: graphs built by hand, outputs of every kind, options, symbolic sizes, extension points."""
 
 import operator
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -9,6 +12,7 @@ import triptych_inductor
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from triptych_inductor import LoweringError, Options, OptionsError
+from triptych_inductor.wrapper.support import laid_out
 
 aten = torch.ops.aten
 
@@ -320,3 +324,32 @@ def test_results_of_lapack_in_a_kernel(check):
     x = torch.randn(4, 4)
     check(lambda x: torch.linalg.svd(x)[1] * 2 + torch.linalg.qr(x)[0].abs().sum(), x)
     check(lambda x: torch.linalg.cholesky(x @ x.t() + torch.eye(4)) * 2, x)
+
+
+def test_text_does_not_depend_on_the_process():
+    """Generated text is the same in every process: else nothing in the cache would be found again."""
+    script = (
+        "import torch, triptych_inductor, hashlib\n"
+        "from torch.fx.experimental.proxy_tensor import make_fx\n"
+        "F = torch.nn.functional\n"
+        "def fn(x, w, b, m):\n"
+        "    y = F.layer_norm(F.gelu(x) * m, (16,), w, b)\n"
+        "    return torch.softmax(y, -1) * m, y.sum(0), (y @ y.t()).relu().mean()\n"
+        "args = [torch.ones(8, 16), torch.ones(16), torch.ones(16), torch.ones(8, 16)]\n"
+        "gm = make_fx(fn, tracing_mode='fake')(*args)\n"
+        "print(triptych_inductor.compile(gm, args, options={'interpret': True}).key)\n"
+    )
+    keys = set()
+    for seed in ("1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        keys.add(
+            subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True).stdout
+        )
+    assert len(keys) == 1
+
+
+def test_results_a_library_leaves_out_pass_through():
+    assert laid_out(None, (3, 1)) is None
+    tensor = torch.randn(3, 1, 4)
+    assert laid_out(tensor, (4, 99, 1)) is tensor
+    assert laid_out(tensor.transpose(0, 2), (3, 3, 1)).stride() == (3, 3, 1)

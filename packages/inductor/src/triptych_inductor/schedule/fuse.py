@@ -109,7 +109,7 @@ class Fusion:
 
     def _candidates(self, node: LoopNode, needs: set[int]) -> list[int]:
         """Groups that touch the node's buffers, those sharing most bytes first."""
-        score: dict[int, float] = {}
+        score: dict[int, int] = {}
         latest = len(self.steps) - 1
         for name in node.read_names | node.write_names:
             for step in self.touching.get(name, ()):
@@ -118,8 +118,8 @@ class Fusion:
                 if step not in needs and latest - step > HORIZONTAL_DISTANCE:
                     continue
                 weight = 2 if step in needs else 1
-                score[step] = score.get(step, 0) + weight * self.bytes[name] + step * 1e-9
-        return sorted(score, key=lambda step: -score[step])[:CANDIDATES]
+                score[step] = score.get(step, 0) + weight * self.bytes[name]
+        return sorted(score, key=lambda step: (-score[step], -step))[:CANDIDATES]
 
 
 def _independent_kind(node: LoopNode, needs: set[int]) -> Any:

@@ -132,7 +132,7 @@ class KernelBuilder:
         """Buffers that a later stage reads travel in locals: always scalars, rows only when nobody else stores them."""
         for k, draft in enumerate(self.drafts):
             for member in draft.members:
-                for name in member.node.read_names:
+                for name in dict.fromkeys([name for name, _ in member.node.reads]):
                     source = self.written_in.get(name)
                     if source is None or source >= k:
                         continue
