@@ -131,3 +131,17 @@ def test_errors_of_the_program_surface_as_they_are():
 def test_random_draws_with_a_generator_are_a_declared_error():
     with pytest.raises(UnsupportedOperationError, match="Generator"):
         aot_function(lambda x: x + torch.rand(3, generator=torch.Generator()), keep_graph)(torch.ones(3))
+
+
+def test_backward_inside_is_a_declared_error():
+    def program(x):
+        x.sum().backward()
+        return x * 2
+
+    with pytest.raises(UnsupportedOperationError, match=r"backward\(\) inside"):
+        trace_joint(program, torch.ones(3, requires_grad=True))
+
+
+def test_higher_order_ops_are_a_declared_error():
+    with pytest.raises(UnsupportedOperationError, match="higher-order"):
+        trace_joint(lambda x: torch.ops.higher_order.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), torch.ones(3))

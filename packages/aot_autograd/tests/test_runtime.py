@@ -416,3 +416,57 @@ def test_no_warnings_from_an_ordinary_program():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         aot_function(lambda x: x.exp().sum(), keep_graph)(leaf(3)).backward()
+
+
+def test_lazily_conjugated_inputs():
+    x = torch.randn(3, 4, dtype=torch.complex64)
+    results = []
+    for fn in both(lambda a, b: (a * b).imag.sum() + (a @ b.t()).real.sum()):
+        a = x.clone().requires_grad_()
+        out = fn(a.conj(), a)
+        out.backward()
+        results.append([out.detach(), a.grad])
+    torch.testing.assert_close(results[1], results[0])
+    check_against_eager(lambda a: torch.view_as_complex(a).conj().imag * 2, grad(3, 2))
+    double = aot_function(lambda t: t * 2, keep_graph)
+    torch.testing.assert_close(double(x.conj().imag), -x.imag * 2)
+
+
+def test_gradient_taken_inside():
+    def force(x):
+        (g,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+        return g.sin()
+
+    x = leaf(4)
+    expected, found = force(x), aot_function(force, keep_graph)(x)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), x), torch.autograd.grad(expected.sum(), x))
+
+
+def test_function_transforms_inside():
+    def program(x, w):
+        per_row = torch.func.vmap(torch.func.grad(lambda row: (row * row.sin()).sum()))(x)
+        return per_row @ w
+
+    check_against_eager(program, grad(3, 4), grad(4, 2))
+
+
+def test_checks_are_kept():
+    def program(x):
+        torch._assert_async(x.sum() > 0)
+        return x * 2
+
+    fn = aot_function(program, keep_graph)
+    torch.testing.assert_close(fn(torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(RuntimeError):
+        fn(-torch.ones(3))
+
+
+def test_recurrent_layers():
+    torch.manual_seed(0)
+    for layer in (torch.nn.LSTM(3, 4), torch.nn.GRU(3, 4), torch.nn.RNN(3, 4)):
+        x = torch.randn(5, 2, 3)
+        expected, found = layer(x)[0], aot_module(layer, keep_graph)(x)[0]
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        grads = [torch.autograd.grad(o.sum(), list(layer.parameters())) for o in (expected, found)]
+        torch.testing.assert_close(grads[1], grads[0], atol=1e-4, rtol=1e-4)

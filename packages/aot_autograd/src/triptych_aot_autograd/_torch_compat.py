@@ -132,6 +132,11 @@ def is_random(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
 
 
+def has_effect(target: Any) -> bool:
+    """Whether an op matters although its results are not used: it draws random numbers, or gives nothing (a check)."""
+    return is_random(target) or (isinstance(target, OpOverload) and not target._schema.returns)
+
+
 def fake_view(mode: FakeTensorMode, source: Any, size: Any, stride: Any, offset: Any, dtype: torch.dtype) -> FakeTensor:
     """A fake tensor over the storage of the fake tensor `source`."""
     meta = torch.empty(0, dtype=dtype, device="meta")

@@ -140,7 +140,8 @@ def _signature(leaves: Sequence[Any], spec: TreeSpec) -> Any:
     ]
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
-            facts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf))
+            bits = (leaf.requires_grad, leaf.is_leaf, leaf.is_conj(), leaf.is_neg())
+            facts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device, bits))
         elif isinstance(leaf, slice):  # does not hash before Python 3.12
             facts.append((slice, leaf.start, leaf.stop, leaf.step))
         else:

@@ -40,7 +40,7 @@ class InputFacts:
     mutated_under_grad: bool = False  # and autograd recorded it: written back outside the graph
     metadata_steps: tuple[Step, ...] = ()  # `t_`, `unsqueeze_` ... done to it, in order
     version_bumps: int = 0  # how often eager would have raised its version counter
-    expected_grad_size: Any = None
+    lazy_bits: bool = False  # it arrives lazily conjugated or negated: the graph gets it resolved
 
     @property
     def changed(self) -> bool:

@@ -153,10 +153,10 @@ def _freeze(value: Any) -> Any:
 
 
 def remove_dead_nodes(graph: Graph) -> int:
-    """Nodes without users go; a random op stays, for the generator has to advance as in eager."""
+    """Nodes without users go, but for those with an effect: the generator has to advance, checks have to be made."""
     removed = 0
     for node in reversed(list(graph.nodes)):
-        if node.op not in ("placeholder", "output") and not node.users and not compat.is_random(node.target):
+        if node.op not in ("placeholder", "output") and not node.users and not compat.has_effect(node.target):
             graph.erase_node(node)
             removed += 1
     return removed

@@ -111,6 +111,8 @@ def compile_joint(
     facts = joint.facts
     if facts.overlapping_mutation:
         return _eager(joint, facts.overlapping_mutation)
+    if any(f.lazy_bits and f.changed for f in facts.inputs):
+        return _eager(joint, "a lazily conjugated or negated input is overwritten")
     if joint.has_backward:
         partition = joint.partition(partition_fn or min_cut_partition, **partition_options)
         assert partition.backward is not None
@@ -129,8 +131,22 @@ def _eager(joint: JointGraph, reason: str) -> Callable[..., tuple]:
     return lambda *primals: tuple(eager(list(primals)))
 
 
+def _resolving(core: Flat, lazy: list[int]) -> Flat:
+    """Give the graph the numbers of lazily conjugated or negated inputs."""
+
+    def run(inputs: list[Any]) -> Any:
+        for i in lazy:
+            inputs[i] = inputs[i].resolve_conj().resolve_neg()
+        return core(inputs)
+
+    return run
+
+
 def _wrap(joint: JointGraph, core: Flat, plain: Callable[..., tuple] | None = None) -> Callable[..., tuple]:
     """Add what happens around the graphs: overlap check, write-back, aliasing. `plain`: `core`, if nothing does."""
+    lazy = [i for i, f in enumerate(joint.facts.inputs) if f.lazy_bits]
+    if lazy:
+        core, plain = _resolving(core, lazy), None
     overlaps = make_overlap_check(joint.facts, [n.meta.get("val") for n in joint.primals])
     epilogue = make_epilogue(joint)
     results = make_results(joint)

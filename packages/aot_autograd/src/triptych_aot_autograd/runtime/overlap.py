@@ -6,6 +6,7 @@ region runs as the original function instead.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ def make_overlap_check(facts: FunctionFacts, examples: Sequence[Any]) -> Callabl
         return None
     static = all(type(n) is int for i in tensors for n in (*examples[i].size(), *examples[i].stride()))
     extents = {i: _extent(examples[i]) for i in tensors} if static else None
+    written = set(changed)
     last: list[int] = []
 
     def overlaps(primals: Sequence[Any]) -> bool:
@@ -37,18 +39,38 @@ def make_overlap_check(facts: FunctionFacts, examples: Sequence[Any]) -> Callabl
         starts = [primals[i].data_ptr() for i in tensors]
         if extents is not None and starts == last:
             return False
+        before = last if extents is not None and len(last) == len(starts) else None
         sizes = extents if extents is not None else {i: _extent(primals[i]) for i in tensors}
-        if _any_overlap(tensors, starts, sizes, changed):
-            return True
-        last = starts
-        return False
+        if before is not None and not any(
+            a != b for i, a, b in zip(tensors, starts, before, strict=True) if i in written
+        ):
+            found = _moved_meet_written(tensors, starts, before, sizes, changed)
+        else:
+            found = _any_overlap(tensors, starts, sizes, written)
+        if not found:
+            last = starts
+        return found
 
     return overlaps
 
 
-def _any_overlap(tensors: list[int], starts: list[int], sizes: dict[int, int], changed: list[int]) -> bool:
+def _moved_meet_written(
+    tensors: list[int], starts: list[int], before: list[int], sizes: dict[int, int], changed: list[int]
+) -> bool:
+    """Whether an input that has moved since the last call meets one of those that are written, which have not."""
+    position = {i: at for at, i in enumerate(tensors)}
+    ranges = sorted((starts[position[i]], starts[position[i]] + sizes[i]) for i in changed if sizes[i])
+    ends = [end for _, end in ranges]
+    for at, i in enumerate(tensors):
+        if starts[at] != before[at] and sizes[i]:
+            first = bisect.bisect_right(ends, starts[at])  # the first range that ends behind the start
+            if first < len(ranges) and ranges[first][0] < starts[at] + sizes[i]:
+                return True
+    return False
+
+
+def _any_overlap(tensors: list[int], starts: list[int], sizes: dict[int, int], written: set[int]) -> bool:
     """Whether the range of a changed input meets that of any other, by one sweep over sorted ranges."""
-    written = set(changed)
     ranges = sorted(
         (start, start + sizes[i], i in written) for i, start in zip(tensors, starts, strict=True) if sizes[i]
     )

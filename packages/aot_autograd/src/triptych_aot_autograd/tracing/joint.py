@@ -26,7 +26,7 @@ from triptych_aot_autograd.tracing.facts import Facts, TracedTensor, new_traced
 from triptych_aot_autograd.tracing.functions import FunctionRules
 from triptych_aot_autograd.tracing.outputs import GraphOutput, OutputClassifier
 from triptych_aot_autograd.tracing.overlap import overlapping_inputs
-from triptych_aot_autograd.tracing.provenance import user_line
+from triptych_aot_autograd.tracing.provenance import line_of_error
 from triptych_aot_autograd.tracing.recorder import Recorder
 from triptych_aot_autograd.tracing.storages import adopt
 from triptych_aot_autograd.tracing.symbols import SYMBOLIC
@@ -59,6 +59,7 @@ class _JointTracer:
         self.recorder = Recorder(self.fake_mode, request.decompositions)
         self.leaves: list[TracedTensor | None] = []  # what gradients are taken with respect to
         self._names: set[str] = set()  # of placeholders
+        self.lazy_bits: set[int] = set()  # inputs that are lazily conjugated or negated
         self.origins: list[Any] = []  # grad_fn of each input before the function ran, "leaf", or None
 
     def fake_mode(self) -> compat.FakeTensorMode:
@@ -102,14 +103,17 @@ class _JointTracer:
     def _run(self, inputs: list[Any]) -> list[Any]:
         """The forward; questions about numbers that a trace does not have become `DataDependentError`."""
         try:
-            return list(self.request.run(list(inputs), self.recorder))
+            outputs = list(self.request.run(list(inputs), self.recorder))
         except compat.GuardOnDataDependentSymNode as error:
-            reason = str(error).splitlines()[0]
+            raise DataDependentError(str(error).splitlines()[0], line_of_error(error)) from error
         except RuntimeError as error:
             if "data is not allocated" not in str(error):
                 raise
             reason = "an op reads the memory of a tensor to decide what to do"
-        raise DataDependentError(reason, user_line(self.recorder.provenance.origin()))
+            raise DataDependentError(reason, line_of_error(error)) from error
+        if any(leaf is not None and leaf.grad is not None for leaf in self.leaves):
+            raise UnsupportedOperationError("backward() inside the function leaves gradients on its inputs")
+        return outputs
 
     # -- inputs --------------------------------------------------------------------------------------------------------
     def _input(self, value: Any, desc: InputDesc, wants_grad: bool) -> Any:
@@ -121,6 +125,8 @@ class _JointTracer:
         compat.check_supported(value, desc.name, UnsupportedOperationError)
         facts = recorder.facts.of(value)
         node.meta["facts"] = facts
+        if value.is_conj() or value.is_neg():
+            self.lazy_bits.add(len(self.leaves))
         traced = adopt(new_traced(facts), facts, node, len(self.leaves))
         for dim, size in enumerate(facts.size):
             recorder.symbols.bind_size(size, node, dim)
@@ -220,6 +226,8 @@ class _JointTracer:
         clean.run(recorder.graph, [o.node for o in outs])
         attach_values(recorder.graph, self.fake_mode())
         module = LazyGraphModule({name: t for name, t in recorder.constants.items()}, recorder.graph, "JointGraph")
+        for index in self.lazy_bits:
+            facts.inputs[index].lazy_bits = True
         facts.random = any(compat.is_random(n.target) for n in recorder.graph.nodes)
         return JointGraph(module, descs, out_descs, facts, recorder.ops)
 

@@ -73,6 +73,18 @@ class Provenance:
         return origin
 
 
+def line_of_error(error: BaseException) -> str:
+    """'file:line' of the innermost frame of the user's code that the error passed through."""
+    found = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith((_TORCH, _OWN)):
+            found = f"{file}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
 def user_line(origin: dict[str, Any]) -> str:
     """'file:line' of an origin, for error texts."""
     for line in reversed(origin.get("stack_trace", "").splitlines()):

@@ -45,6 +45,8 @@ CONSTANT_TYPES = (
 class Recorder(compat.TorchDispatchMode):
     """One trace. `graph` grows as ops arrive; `constants` are real tensors met on the way, by attribute name."""
 
+    supports_higher_order_operators = True  # they arrive here, and are refused with a reason
+
     def __init__(
         self, fake_mode: Callable[[], compat.FakeTensorMode], decompositions: dict[Any, Any] | None = None
     ) -> None:
@@ -79,9 +81,9 @@ class Recorder(compat.TorchDispatchMode):
     def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Record `func(*args, **kwargs)` and give its traced results."""
         kind = self._kinds.get(func)
-        if kind is None:
-            kind = self._kinds[func] = self._kind_of(func)
         try:
+            if kind is None:
+                kind = self._kinds[func] = self._kind_of(func)
             return kind(func, args, kwargs)
         except AotError as error:
             if not error.user_line:
@@ -94,13 +96,13 @@ class Recorder(compat.TorchDispatchMode):
         return self.dispatch(func, args, kwargs)
 
     def _kind_of(self, func: Any) -> Callable[..., Any]:
+        if not isinstance(func, compat.OpOverload):
+            raise UnsupportedOperationError(f"{func}: higher-order ops cannot be traced")
         if func in self.decompositions:
             return self._decompose
         if func in special_ops.RULES:
             rule = special_ops.RULES[func]
             return lambda func, args, kwargs: rule(self, func, args, kwargs)
-        if not isinstance(func, compat.OpOverload):
-            raise UnsupportedOperationError(f"{func}: higher-order ops cannot be traced")
         if func._schema.is_mutable:
             return self._metadata_write if torch.Tag.inplace_view in func.tags else self._write
         if compat.has_composite_kernel(func) and not compat.has_meta_kernel_of_its_own(func):
