@@ -1,11 +1,10 @@
 """Random programs: whatever the scheduler makes of them, the result is eager's."""
 
 import torch
+import triptych_inductor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
-
-import triptych_inductor
 
 UNARY = [torch.sin, torch.tanh, torch.abs, lambda x: x * 1.5 - 0.25, torch.sigmoid, lambda x: x.clone()]
 BINARY = [torch.add, torch.mul, torch.sub, torch.maximum]
@@ -74,4 +73,6 @@ def test_random_program(shape, steps, seed, tracing):
     actual, expected = compiled(x), program(x)
     torch.testing.assert_close(actual, expected, equal_nan=True)
     for a, e in zip(actual, expected, strict=True):  # shape propagation is not exact for dimensions of size 1
-        assert [s for s, n in zip(a.stride(), a.shape, strict=True) if n > 1] == [s for s, n in zip(e.stride(), e.shape, strict=True) if n > 1]
+        assert [s for s, n in zip(a.stride(), a.shape, strict=True) if n > 1] == [
+            s for s, n in zip(e.stride(), e.shape, strict=True) if n > 1
+        ]

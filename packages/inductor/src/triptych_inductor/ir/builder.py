@@ -149,7 +149,8 @@ class Builder:
             tensor.layout = extents.channels_last_strides(tensor.size)
 
     def reuse(self, *tensors: LazyTensor) -> None:
-        """Announce that a lowering reads these several times: dear recipes are stored (fusion keeps them in the kernel)."""
+        """Announce that a lowering reads these several times: dear recipes are stored (fusion keeps them in the
+        kernel)."""
         for tensor in tensors:
             self.consider(tensor, 2)
 

@@ -79,7 +79,8 @@ def run_passes(gm: GraphModule, options: Options) -> list[PassRecord]:
 class WorkingGraph:
     """A graph that may be changed, with the attributes of the module it was copied from.
 
-    It stands in for a `GraphModule` where no Python code of the graph is needed (writing that costs more than most passes).
+    It stands in for a `GraphModule` where no Python code of the graph is needed (writing that costs more than most
+    passes).
     """
 
     def __init__(self, owner: GraphModule, graph: torch.fx.Graph) -> None:

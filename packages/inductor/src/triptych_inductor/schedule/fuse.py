@@ -21,7 +21,8 @@ from triptych_inductor.schedule.groups import Group
 HORIZONTAL_DISTANCE = 24
 # Groups tried for one node.
 CANDIDATES = 6
-# Pointwise nodes over inputs alone that share a kernel only for having the same sizes (casts of weights, small updates).
+# Pointwise nodes over inputs alone that share a kernel only for having the same sizes (casts of weights, small
+# updates).
 SIDE_BY_SIDE = 12
 # Values in the bodies of one kernel.
 MAX_VALUES = 1500
