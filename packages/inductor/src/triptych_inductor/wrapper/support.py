@@ -11,7 +11,8 @@ def laid_out(tensor: torch.Tensor | None, stride: Sequence[int]) -> torch.Tensor
     """The tensor with the strides that kernels were compiled for; copied where a library call gave others.
 
     Shape propagation does not know the layout of every library result (LAPACK's are column-major, for instance).
-    Strides of dimensions of size 1 do not matter. None stays None: some attention kernels leave out results that nobody reads.
+    Strides of dimensions of size 1 do not matter. None stays None: some attention kernels leave out results that nobody
+    reads.
     """
     if tensor is None or tensor.stride() == stride:
         return tensor
