@@ -119,16 +119,18 @@ class RealWeakReferenceValue(Value):
         known = tx.source_of(target)
         if known is None:
             return tx.unsupported("attribute", "an object that only a weak reference leads to")
-        tx.guard("python", self.source, PythonFact(is_alive, f"{self.source} is alive"))
+        if self.source is not None:
+            fact = PythonFact(leads_to, f"{self.source}() is {known}", (self.source, known))
+            tx.guard("python", self.source, fact)
         return tx.wrap(target, known)
 
     def reconstruct(self, cg: Writer) -> None:
         cg.load_object(self.obj)
 
 
-def is_alive(reference: Any) -> bool:
-    """Whether what a weak reference leads to still exists."""
-    return reference() is not None
+def leads_to(reference: Any, target: Any) -> bool:
+    """Whether a weak reference leads to this object."""
+    return reference() is target
 
 
 def is_dead(reference: Any) -> bool:
@@ -139,7 +141,7 @@ def is_dead(reference: Any) -> bool:
 @wraps(weakref.ref)
 def wrap_weak_reference(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A weak reference of the program."""
-    tx.guard("is", source, obj)
+    tx.guard("type_is", source, type(obj))
     return RealWeakReferenceValue(obj, source)
 
 
