@@ -12,14 +12,13 @@ import torch
 
 from triptych_dynamo._eval_frame import CompiledCallable
 from triptych_dynamo.backends import Backend, lookup_backend
-from triptych_dynamo.lazy import LazyModule
 from triptych_dynamo.options import Options
+from triptych_dynamo.region_handle import RegionHandle
 
 if TYPE_CHECKING:
-    from triptych_dynamo.region import CompiledRegion, Hooks
+    from triptych_dynamo.region import Hooks
 
-_region = LazyModule("triptych_dynamo.region")
-_regions: weakref.WeakSet[CompiledRegion] = weakref.WeakSet()
+_regions: weakref.WeakSet[RegionHandle] = weakref.WeakSet()
 REGION_ATTRIBUTE = "__triptych_region__"
 
 
@@ -60,14 +59,14 @@ def optimize(
     )
 
     def decorate(target: Any) -> Any:
-        region = _region.CompiledRegion(function, chosen, hooks or _region.Hooks())
+        region = RegionHandle(function, chosen, hooks)
         _regions.add(region)
         return compile_target(target, region)
 
     return decorate
 
 
-def compile_target(target: Any, region: CompiledRegion) -> Any:
+def compile_target(target: Any, region: RegionHandle) -> Any:
     """The compiled form of a function, bound method, module or other callable."""
     if isinstance(target, CompiledCallable):
         target = target.fn
@@ -93,7 +92,7 @@ def _as_function(target: Any) -> FunctionType:
     return cast(FunctionType, call)
 
 
-def region_of(compiled: Any) -> CompiledRegion:
+def region_of(compiled: Any) -> RegionHandle:
     """The region of a compiled callable: its records of graphs, guards and breaks."""
     return getattr(getattr(compiled, "__func__", compiled), REGION_ATTRIBUTE)  # type: ignore[no-any-return]
 

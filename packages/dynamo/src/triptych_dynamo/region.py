@@ -10,16 +10,15 @@ import inspect
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
-from triptych_dynamo._eval_frame import CompiledCallable, Entry, Region
+from triptych_dynamo._eval_frame import CompiledCallable, Entry
 from triptych_dynamo._torch_compat import is_symbolic_tracing
 from triptych_dynamo.bytecode import Instruction, build
 from triptych_dynamo.compile_frame import CompiledFrame, FrameCompiler
@@ -30,11 +29,13 @@ from triptych_dynamo.errors import TracerFault, Unsupported
 from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.guards.program import compile_guards
 from triptych_dynamo.guards.python_check import check
-from triptych_dynamo.options import Options
 from triptych_dynamo.trace.history import History
 from triptych_dynamo.trace.modes import under_active_modes
 from triptych_dynamo.trace.shapes import Shapes
 from triptych_dynamo.trace_rules import is_skipped
+
+if TYPE_CHECKING:
+    from triptych_dynamo.region_handle import RegionHandle
 
 SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
@@ -94,35 +95,22 @@ class _FrameState:
 
 
 class CompiledRegion:
-    """Compiles the frames of one callable.
+    """Compiles the frames of one callable; `handle` is what the callable knows it by."""
 
-    Args:
-        backend: compiles graphs.
-        options: fullgraph, dynamic, limits.
-        hooks: callbacks.
-    """
-
-    def __init__(self, backend: Callable[..., Any], options: Options, hooks: Hooks) -> None:
-        self.backend = backend
-        self.options = options
-        self.hooks = hooks
-        self.native = Region(self.frame_miss)
+    def __init__(self, handle: RegionHandle) -> None:
+        self.handle = handle
+        self.backend = handle.backend
+        self.options = handle.options
+        self.hooks = handle.hooks or Hooks()
         self.records: list[FrameRecord] = []
         self._states: dict[Layout, _FrameState] = {}
         self._layouts: dict[CodeType, Layout] = {}
         self._continuations: dict[Layout, Continuation] = {}
         self._targets: dict[tuple[Layout, int], CompiledCallable] = {}
-        self._callables: weakref.WeakSet[CompiledCallable] = weakref.WeakSet()
         self._lock = threading.RLock()
 
-    def callable_for(self, function: FunctionType) -> CompiledCallable:
-        """The compiled callable of a function."""
-        made = CompiledCallable(function, self.miss, self.native)
-        self._callables.add(made)
-        return made
-
     # -- misses ------------------------------------------------------------------------------------------------------
-    def miss(self, owner: CompiledCallable, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+    def miss(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
         """The callable itself has no entry for these arguments."""
         if torch.compiler.is_compiling() or is_symbolic_tracing() or function.__code__.co_flags & SUSPENDS:
             return None
@@ -131,7 +119,7 @@ class CompiledRegion:
         with self._lock:
             return self._entry(function, arguments)
 
-    def frame_miss(self, native: Region, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
+    def frame_miss(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
         """A frame under the callable has no entry: compile it, let it run this time (False), or always (None)."""
         code = function.__code__
         if self.options.fullgraph or (code not in self._layouts and is_skipped(code)):
@@ -271,13 +259,10 @@ class CompiledRegion:
     def _target(self, layout: Layout, continuation: Continuation, namespace: dict[str, Any]) -> CompiledCallable:
         key = (layout, id(namespace))
         if key not in self._targets:
-            self._targets[key] = self.callable_for(FunctionType(continuation.code, namespace))
+            self._targets[key] = self.handle.callable_for(FunctionType(continuation.code, namespace))
         return self._targets[key]
 
-    def clear(self) -> None:
-        """Forget everything that was compiled."""
-        self.native.clear()
-        for made in list(self._callables):
-            made.clear()
+    def forget(self) -> None:
+        """Forget what was compiled (the callables forget their entries themselves)."""
         self._states.clear()
         self.records.clear()

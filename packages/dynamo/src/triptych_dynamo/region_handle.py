@@ -1,0 +1,67 @@
+"""`RegionHandle`: a compiled region that is built when its callable is first called, so that decorating is cheap."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from triptych_dynamo._eval_frame import CompiledCallable, Entry, Region
+from triptych_dynamo.lazy import LazyModule
+from triptych_dynamo.options import Options
+
+if TYPE_CHECKING:
+    from triptych_dynamo.region import CompiledRegion, FrameRecord, Hooks
+
+_region = LazyModule("triptych_dynamo.region")
+
+
+class RegionHandle:
+    """What a compiled callable holds on to.
+
+    Args:
+        backend: compiles graphs.
+        options: fullgraph, dynamic, limits.
+        hooks: callbacks, or None.
+    """
+
+    def __init__(self, backend: Callable[..., Any], options: Options, hooks: Hooks | None) -> None:
+        self.backend = backend
+        self.options = options
+        self.hooks = hooks
+        self.native = Region(self._frame_miss)
+        self.callables: weakref.WeakSet[CompiledCallable] = weakref.WeakSet()
+        self._built: CompiledRegion | None = None
+
+    @property
+    def built(self) -> CompiledRegion:
+        """The region itself."""
+        if self._built is None:
+            self._built = _region.CompiledRegion(self)
+        return self._built
+
+    @property
+    def records(self) -> list[FrameRecord]:
+        """What was compiled so far, in order."""
+        return self._built.records if self._built is not None else []
+
+    def callable_for(self, function: FunctionType) -> CompiledCallable:
+        """The compiled callable of a function."""
+        made = CompiledCallable(function, self._miss, self.native)
+        self.callables.add(made)
+        return made
+
+    def _miss(self, owner: CompiledCallable, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+        return self.built.miss(function, arguments)
+
+    def _frame_miss(self, native: Region, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
+        return self.built.frame_miss(function, arguments)
+
+    def clear(self) -> None:
+        """Forget everything that was compiled."""
+        self.native.clear()
+        for made in list(self.callables):
+            made.clear()
+        if self._built is not None:
+            self._built.forget()
