@@ -166,3 +166,10 @@ def test_partition_prints_what_crosses():
     text = str(make_joint().partition())
     assert "saved tensors:" in text
     assert "backward graph" in text
+
+
+def test_values_have_the_strides_of_the_device():
+    joint = trace_joint(lambda x: torch.linalg.svdvals(x), torch.randn(5, 4, requires_grad=True))
+    (svd,) = [n for n in joint.graph.nodes if n.target is aten._linalg_svd.default]
+    real = aten._linalg_svd.default(torch.randn(5, 4), False, True)
+    assert [t.stride() for t in svd.meta["val"]] == [t.stride() for t in real]

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_iter, tree_map
 from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.errors import DataDependentError
 from triptych_aot_autograd.tracing.facts import Facts, FactsTable, TracedTensor
-from triptych_aot_autograd.tracing.shape_rules import STATIC_META, rule_for
+from triptych_aot_autograd.tracing.shape_rules import ASK_DEVICE, STATIC_META, rule_for
 
 aten = torch.ops.aten
 UNCACHED_TAGS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
@@ -71,6 +71,7 @@ class Metadata:
         known = self._by_meta_kernel.get(func)
         if known is None:
             known = func in STATIC_META or (not compat.needs_fake_rule(func) and compat.has_meta_kernel(func))
+            known = known and func._overloadpacket not in ASK_DEVICE
             self._by_meta_kernel[func] = known
         return known
 

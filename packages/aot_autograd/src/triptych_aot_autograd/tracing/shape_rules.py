@@ -261,6 +261,20 @@ STATIC_META = frozenset(
     )
 )
 
+# Ops whose meta kernel asks on which device it would run; a meta tensor cannot answer, a fake tensor can.
+ASK_DEVICE = frozenset(
+    getattr(aten, name)
+    for name in (
+        "linalg_eig _linalg_svd _linalg_eigh reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
+        "replication_pad2d replication_pad3d _fft_c2c _fft_r2c _fft_c2r nonzero_static _embedding_bag "
+        "_embedding_bag_forward_only median nanmedian mode _scaled_dot_product_flash_attention "
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention _flash_attention_forward "
+        "_efficient_attention_forward _scaled_mm pixel_shuffle pixel_unshuffle histc channel_shuffle "
+        "native_channel_shuffle native_group_norm _convert_weight_to_int4pack _weight_int4pack_mm"
+    ).split()
+    if hasattr(aten, name)
+)
+
 
 def rule_for(func: Any) -> Rule | None:
     """The rule of an op, if it has one."""
