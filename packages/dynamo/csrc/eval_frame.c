@@ -11,7 +11,10 @@ static _Thread_local struct {
     Region *region;
     PyCodeObject *expected;
     _PyInterpreterFrame *passing; /* handed to another evaluator, which may hand it back to us */
+    Py_ssize_t depth;             /* frames of this thread that are inside the hook */
 } current;
+
+enum { MAX_RELIEVED = 3000 }; /* levels of about a kilobyte of C stack each */
 
 /* Under the interpreter lock. */
 static Py_ssize_t install_count;
@@ -35,9 +38,8 @@ static bool is_servable(const PyCodeObject *code) {
     return (code->co_flags & (WANTED | UNWANTED)) == WANTED;
 }
 
-static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
-    Region *region = current.region;
-    if (region == NULL || throwing || !frame_is_fresh_call(frame)) return pass_on(thread, frame, throwing);
+static PyObject *evaluate_in(Region *region, PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
+    if (throwing || !frame_is_fresh_call(frame)) return pass_on(thread, frame, throwing);
     PyCodeObject *code = frame_code(frame);
     if (code == current.expected) {
         current.expected = NULL;
@@ -48,6 +50,18 @@ static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int
     if (!region_serve(region, code, frame_function(frame), frame_variables(frame), &result))
         return pass_on(thread, frame, throwing);
     frame_finish(thread, frame);
+    return result;
+}
+
+static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
+    Region *region = current.region;
+    if (region == NULL) return pass_on(thread, frame, throwing);
+    /* Without the hook a call of a Python function takes no C stack, and the interpreter would not count it as if it
+     * did. */
+    bool relieved = current.depth++ < MAX_RELIEVED && relieve_c_recursion(thread, 1);
+    PyObject *result = evaluate_in(region, thread, frame, throwing);
+    if (relieved) relieve_c_recursion(thread, -1);
+    current.depth--;
     return result;
 }
 

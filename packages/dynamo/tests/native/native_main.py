@@ -314,8 +314,14 @@ def check_recursion_and_chunks():
         return native.Entry(None, served) if function is down else None
 
     compiled, _ = hooked(frame_miss, lambda n: down(n, "a", "b"))
-    for depth in (1, 10, 60, 100):
+    for depth in (1, 10, 60, 100, 440):
         assert compiled(depth) == depth
+
+    def plainly(n):
+        return 0 if n == 0 else 1 + plainly(n - 1)
+
+    compiled, _ = hooked(lambda *_: None, lambda n: plainly(n))
+    assert compiled(900) == 900  # as deep as without the hook
 
     def wide(x):  # frames that fill chunks of the interpreter's data stack, so that some begin one
         a = b = c = d = e = f = g = h = x
