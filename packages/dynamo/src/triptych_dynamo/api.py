@@ -16,7 +16,7 @@ from triptych_dynamo.options import Options
 from triptych_dynamo.region_handle import RegionHandle
 
 if TYPE_CHECKING:
-    from triptych_dynamo.region import Hooks
+    from triptych_dynamo.hooks import Hooks
 
 _regions: weakref.WeakSet[RegionHandle] = weakref.WeakSet()
 REGION_ATTRIBUTE = "__triptych_region__"

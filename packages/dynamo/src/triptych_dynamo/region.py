@@ -29,6 +29,7 @@ from triptych_dynamo.errors import TracerFault, Unsupported
 from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.guards.program import compile_guards
 from triptych_dynamo.guards.python_check import check
+from triptych_dynamo.hooks import Hooks
 from triptych_dynamo.trace.history import History
 from triptych_dynamo.trace.modes import under_active_modes
 from triptych_dynamo.trace.shapes import Shapes
@@ -63,25 +64,6 @@ class FrameRecord:
     break_reason: Unsupported | None
     seconds: float
     recompile_reason: str = ""
-
-
-@dataclass(frozen=True)
-class Hooks:
-    """Callbacks of users; None is not called.
-
-    Attributes:
-        on_graph: `(graph_module, example_inputs)` before the backend.
-        on_guards: `(list of guards)` of a finished frame.
-        on_bytecode: `(original code, compiled code)`.
-        on_recompile: `(reason text)`.
-        on_break: `(Unsupported)` at each graph break.
-    """
-
-    on_graph: Callable[[fx.GraphModule, list[Any]], Any] | None = None
-    on_guards: Callable[[list[Guard]], Any] | None = None
-    on_bytecode: Callable[[CodeType, CodeType], Any] | None = None
-    on_recompile: Callable[[str], Any] | None = None
-    on_break: Callable[[Unsupported], Any] | None = None
 
 
 @dataclass

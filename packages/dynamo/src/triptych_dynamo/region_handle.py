@@ -12,7 +12,8 @@ from triptych_dynamo.lazy import LazyModule
 from triptych_dynamo.options import Options
 
 if TYPE_CHECKING:
-    from triptych_dynamo.region import CompiledRegion, FrameRecord, Hooks
+    from triptych_dynamo.hooks import Hooks
+    from triptych_dynamo.region import CompiledRegion, FrameRecord
 
 _region = LazyModule("triptych_dynamo.region")
 
