@@ -1,1 +1,1 @@
-"""Guards: facts that a trace took for granted (`facts`), compiled for C (`program`) and checked in Python (`python_check`)."""
+"""Guards: facts that a trace relied on (`facts`), compiled for C (`program`), checked in Python (`python_check`)."""
