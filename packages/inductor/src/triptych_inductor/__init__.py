@@ -1,7 +1,7 @@
 """triptych_inductor: fast machine code from ATen fx graphs. See README.md.
 
-    compiled = triptych_inductor.compile(gm, example_inputs)
-    compiled(*inputs)
+compiled = triptych_inductor.compile(gm, example_inputs)
+compiled(*inputs)
 """
 
 from triptych_inductor.__about__ import __version__ as __version__

@@ -149,10 +149,7 @@ class CompiledGraph:
         header, blobs = unpack(data)
         if header["version"] != __version__:
             raise ArtifactError(f"the artifact was made by version {header['version']}, this is {__version__}")
-        kernels = [
-            KernelInfo(**{k: tuple(v) if isinstance(v, list) else v for k, v in item.items()})
-            for item in header["kernels"]
-        ]
+        kernels = [KernelInfo.from_json(item) for item in header["kernels"]]
         program = Program(
             header["source"],
             header["files"],

@@ -136,10 +136,6 @@ class Emitter:
             self.lines.append(f"{buffer.name} = empty_strided({size}, {stride}, dtype={buffer.dtype}{device})")
 
     def _device(self, device: torch.device) -> str:
-        """The module-level name of a device: one object, where a text would be parsed at each call."""
-        return self.targets.setdefault(f"torch.device({str(device)!r})", f"{device.type}{device.index or 0}")
-
-    def _device(self, device: torch.device) -> str:
         """The module-level name of a device object."""
         name = str(device).replace(":", "_")
         self.targets[f"torch.device({str(device)!r})"] = name
