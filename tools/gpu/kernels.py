@@ -8,6 +8,7 @@ Bytes are those of a perfect kernel: each input read once, each output written o
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import time
 import traceback
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import torch
 import torch.nn.functional as F
 import triptych_inductor
 from torch.fx.experimental.proxy_tensor import make_fx
+from triptych_inductor import backends
 
 from tools.gpu import common
 
@@ -38,6 +40,10 @@ class Case:
 
 def _randn(*shape: int) -> torch.Tensor:
     return torch.randn(shape, device="cuda", dtype=DTYPE)
+
+
+def _moments(rows: int) -> torch.Tensor:
+    return torch.rand(rows, 1, device="cuda") + 0.5
 
 
 def _rms_norm(x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -98,6 +104,13 @@ CASES = [
         _with_gradients(_layer_norm),
         lambda: [_randn(ROWS, WIDE), _randn(WIDE), _randn(WIDE), _randn(ROWS, WIDE)],
         _layer_norm,
+    ),
+    Case(
+        "layer norm bw 1024",
+        lambda dy, x, mean, rstd, w: torch.ops.aten.native_layer_norm_backward(
+            dy, x, [1024], mean, rstd, w, w, [True, True, True]
+        ),
+        lambda: [*(_randn(2**20, 1024) for _ in range(2)), *(_moments(2**20) for _ in range(2)), _randn(1024)],
     ),
     Case("softmax fw+bw", _with_gradients(_softmax), lambda: [_randn(ROWS, WIDE), _randn(ROWS, WIDE)], _softmax),
 ]
@@ -200,7 +213,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="parts of names, by comma")
     parser.add_argument("--peer", action="store_true")
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--no-pairs", action="store_true", help="column sums in kernels of their own")
     given = parser.parse_args()
+    if given.no_pairs:
+        own = backends.CODE_GENERATORS["cuda"]
+        backends.CODE_GENERATORS["cuda"] = dataclasses.replace(own, pairs=False)
     clock = common.Clock(given.seconds)
     bandwidth = common.copy_bandwidth()
     rows: list[dict[str, Any]] = []

@@ -156,6 +156,10 @@ class Replay:
         if recording.attempts > _MOST_ATTEMPTS:
             self.reason = "inputs keep moving in memory"
             return False
+        retired = (
+            recording.graph,
+            recording.outputs,
+        )  # a pool must not lose its last graph before the next one uses it
         recording.graph = None
         recording.static = [_own_copy(a) if k in recording.copied else a for k, a in enumerate(args)]
         graph = torch.cuda.CUDAGraph()
@@ -171,6 +175,7 @@ class Replay:
         recording.graph = graph
         recording.outputs, recording.shape = _output_plan(result, recording.static)
         recording.static = [a if k in recording.copied else None for k, a in enumerate(recording.static)]
+        del retired
         return True
 
     def _replay(self, recording: Recording, args: list[Any]) -> Any:
