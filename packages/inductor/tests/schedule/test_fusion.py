@@ -201,3 +201,12 @@ def test_embedding_sum_is_gathered_once_for_its_norm(check):
 
     compiled = check(fn, torch.tensor([[1, 2], [0, 1]]), torch.randn(3, 6), torch.randn(2, 6), torch.randn(6))
     assert len(compiled.kernels) == 1
+
+
+def test_numbers_read_from_tensors_are_known_before_their_users(check):
+    def fn(x, n):
+        y = x * 2
+        k = n.sum().item()
+        return y + x * k, x.sin()
+
+    check(fn, torch.randn(4, 3), torch.tensor([0.5, 1.0]))
