@@ -1,6 +1,7 @@
 // Elementary operations in every dtype: rounding, signs, extrema, division, powers of integers, shifts, conversions.
 
-// x * y + z with one rounding where the machine can; kernels are built with -ffp-contract=off so that nothing else fuses.
+// x * y + z with one rounding where the machine can; kernels are built with -ffp-contract=off so that nothing else
+// fuses.
 #if ISA_AVX512 && !defined(__clang__)
 INL f32 fma(f32 x, f32 y, f32 z) { return __builtin_ia32_vfmaddps512_mask(x, y, z, (unsigned short)-1, 4); }
 INL f64h fma(f64h x, f64h y, f64h z) { return __builtin_ia32_vfmaddpd512_mask(x, y, z, (unsigned char)-1, 4); }
@@ -95,8 +96,8 @@ template <class V> INL V floordiv_float(V x, V y, V half, V one) {
 INL f32 floordiv(f32 x, f32 y) { return floordiv_float(x, y, splat(0.5f), splat(1.0f)); }
 INL f64 floordiv(f64 x, f64 y) { return floordiv_float(x, y, splat(0.5), splat(1.0)); }
 
-// Division of integers. A zero divisor in an active lane is reported through `bad`, as eager raises; here it divides by one.
-// (the lowest number) / -1 wraps.
+// Division of integers. A zero divisor in an active lane is reported through `bad`, as eager raises; here it divides by
+// one. (the lowest number) / -1 wraps.
 template <class T> INL T quotient(T x, T y) { return y == (T)-1 && (T)-1 < 0 ? (T)(0 - (unsigned long)x) : (T)(x / y); }
 #define LANEWISE(V, T, count, expr) for (int l = 0; l < count; l++) { T p = x[l], q = y[l]; x[l] = (T)(expr); } return x;
 #define INTEGER_DIVISION(V, T, count) \

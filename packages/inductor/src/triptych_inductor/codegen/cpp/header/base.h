@@ -1,5 +1,5 @@
-// Vectors of the loop kernels: one vector of every dtype has N lanes, so that dtypes of different width meet lane by lane.
-// GCC vector extensions only (GCC 9+, clang 14+); no standard header is needed.
+// Vectors of the loop kernels: one vector of every dtype has N lanes, so that dtypes of different width meet lane by
+// lane. GCC vector extensions only (GCC 9+, clang 14+); no standard header is needed.
 #define INL static inline __attribute__((always_inline, unused))
 #define CV __builtin_convertvector
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)

@@ -1,5 +1,6 @@
-// Entry from Python: each kernel is a builtin function that takes tensors (their data pointers are read through torch's stable C
-// functions) and integers. The few names of CPython's stable ABI are declared here, so that no header is needed.
+// Entry from Python: each kernel is a builtin function that takes tensors (their data pointers are read through torch's
+// stable C functions) and integers. The few names of CPython's stable ABI are declared here, so that no header is
+// needed.
 extern "C" {
 struct Object;
 typedef Object *(*FastCall)(Object *, Object *const *, long);

@@ -1,5 +1,5 @@
-// Rarer functions. Sine and cosine of ordinary arguments are vectors; the rest is a loop over lanes that calls the C library in
-// double precision, rounded once to float32.
+// Rarer functions. Sine and cosine of ordinary arguments are vectors; the rest is a loop over lanes that calls the C
+// library in double precision, rounded once to float32.
 
 // Sine of x + quarter * pi/2, |x| <= 5000: reduction by a four-part pi/2 after Cody and Waite.
 INL f32 sine_of_quarter(f32 x, int quarter) {

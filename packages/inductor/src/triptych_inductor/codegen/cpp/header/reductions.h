@@ -1,5 +1,5 @@
-// Accumulators of reductions. A loop calls `step` for each vector (with k: its first k lanes), now and then `flush`; at the end
-// accumulators are merged, and `across` brings the lanes together and leaves the result in all of them.
+// Accumulators of reductions. A loop calls `step` for each vector (with k: its first k lanes), now and then `flush`; at
+// the end accumulators are merged, and `across` brings the lanes together and leaves the result in all of them.
 
 #define METHOD inline __attribute__((always_inline))
 template <class V> struct Scalar_;
@@ -103,8 +103,8 @@ template <class V> struct Sum {
   METHOD V result() const { return block + sel(eq(lost, lost), total + lost, total); }
 };
 
-// Mean and sum of squared deviations. Within a block deviations are taken from the block's first value; blocks are joined as
-// by Chan et al.; lanes through the mean of all.
+// Mean and sum of squared deviations. Within a block deviations are taken from the block's first value; blocks are
+// joined as by Chan et al.; lanes through the mean of all.
 template <class V> struct Welford {
   typedef scalar_of<V> T;
   V mean = {}, m2 = {}, count = {};

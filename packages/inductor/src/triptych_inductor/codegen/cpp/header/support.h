@@ -57,7 +57,8 @@ INL long threads_for(long work, long total) {
   n = n < most ? n : most;
   return n < total ? n : total;
 }
-// Lanes of a tile of `extent` lanes: whole vectors, at most `most` lanes, and at least `shares` tiles where there are as many vectors.
+// Lanes of a tile of `extent` lanes: whole vectors, at most `most` lanes, and at least `shares` tiles where there are
+// as many vectors.
 INL long tile_width(long extent, long most, long shares) {
   long vectors = (extent + N - 1) / N, each = vectors / max_of(shares, 1);
   return max_of(min_of(each * N, most), N);
