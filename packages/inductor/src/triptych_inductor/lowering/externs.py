@@ -14,7 +14,7 @@ from triptych_inductor.ir.extents import as_extents, channels_last_strides
 from triptych_inductor.ir.nodes import Buffer
 from triptych_inductor.ir.tensors import LazyTensor, new_buffer
 from triptych_inductor.loops import ops
-from triptych_inductor.loops.table import FLOAT
+from triptych_inductor.loops.table import FLOAT, HALF
 from triptych_inductor.lowering.common import pointwise
 from triptych_inductor.lowering.fallback import lower_fallback
 from triptych_inductor.lowering.registry import Context, find_lowering, register_lowering
@@ -22,10 +22,34 @@ from triptych_inductor.lowering.registry import Context, find_lowering, register
 aten = torch.ops.aten
 
 
+# Bytes to which rows of a product are aligned, by device: libraries fall back to slow kernels for odd row strides.
+ROW_ALIGNMENT: dict[str, int] = {"cuda": 16}
+
+
+def product_strides(
+    size: Sequence[Any], stride: Sequence[Any], dtype: torch.dtype, device: torch.device
+) -> tuple[Any, ...]:
+    """Strides for a product's buffer: eager's, with longer rows where the library wants them aligned.
+
+    Only large two-dimensional half-precision results of static row length; the copy that gives eager's strides back
+    is made only for results that leave the graph.
+    """
+    step = ROW_ALIGNMENT.get(device.type, 0) // dtype.itemsize
+    plain = len(size) == 2 and type(size[1]) is int and tuple(stride) == (size[1], 1)
+    if step < 2 or dtype not in HALF or not plain or size[1] % step == 0 or size[1] < 64 * step:
+        return tuple(stride)
+    return (-(-size[1] // step) * step, 1)
+
+
 def _out_call(ctx: Context, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A torch function that writes into a buffer that we allocate with eager's strides."""
     value = ctx.expected
-    buffer = new_buffer(ctx.builder, as_extents(value.shape), as_extents(value.stride()), value.dtype, value.device)
+    size = as_extents(value.shape)
+    leaves = any(user.op == "output" for user in ctx.node.users)
+    stride = as_extents(value.stride())
+    if not leaves:
+        stride = product_strides(size, stride, value.dtype, value.device)
+    buffer = new_buffer(ctx.builder, size, stride, value.dtype, value.device)
     return ctx.builder.extern(ctx.node.target, args, kwargs, [buffer], out=name)[0]
 
 
