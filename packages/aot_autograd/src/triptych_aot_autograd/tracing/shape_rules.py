@@ -270,6 +270,9 @@ ASK_DEVICE = frozenset(
         "_embedding_bag_forward_only median nanmedian mode _scaled_dot_product_flash_attention "
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention _flash_attention_forward "
         "_efficient_attention_forward _scaled_mm pixel_shuffle pixel_unshuffle histc channel_shuffle "
+        "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training _batch_norm_no_update "
+        "_native_batch_norm_legit_functional _batch_norm_with_update_functional native_layer_norm log_sigmoid_forward "
+        "upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d "
         "native_channel_shuffle native_group_norm _convert_weight_to_int4pack _weight_int4pack_mm"
     ).split()
     if hasattr(aten, name)
