@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import types
 from collections import OrderedDict, deque
@@ -253,3 +254,17 @@ def test_argument_that_is_also_a_global():
     compiled = triptych_dynamo.optimize("eager", fullgraph=True)(lambda x, d: x * d["scale"] * SETTINGS["scale"])
     assert_same(compiled(X, SETTINGS), X * 4)
     assert_same(compiled(X, {"scale": 5}), X * 10)
+
+
+def test_equal_values_of_frozen_types_are_interchangeable():
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(lambda x, d: x * d.days)
+    for days in (1, 1, 2, 1):
+        assert_same(compiled(X, datetime.timedelta(days=days)), X * days)
+    assert compiled.misses == 2
+
+
+def test_modules_of_one_class_share_an_entry():
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(lambda x, m: m(x))
+    for module in (torch.nn.LSTM(3, 3), torch.nn.LSTM(3, 3)):
+        assert_same(compiled(X, module), module(X))
+    assert compiled.misses == 1

@@ -13,7 +13,7 @@ from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.builtin_functions import call_pure
 from triptych_dynamo.values.classes import ClassValue, StaticObjectValue
 from triptych_dynamo.values.common import ABSENT, fold, lookup
-from triptych_dynamo.values.pure import is_frozen
+from triptych_dynamo.values.pure import is_c_enumeration, is_frozen
 from triptych_dynamo.values.registry import wraps_if
 
 if TYPE_CHECKING:
@@ -94,5 +94,6 @@ def wrap_enum_member(tx: Frame, obj: enum.Enum, source: Source | None) -> Value:
 @wraps_if(is_frozen, order=14)
 def wrap_frozen(tx: Frame, obj: Any, source: Source | None) -> Value:
     """An object that never changes; equal ones are interchangeable where the type compares by value."""
-    tx.guard("is", source, obj)
+    by_value = type(obj).__eq__ is not object.__eq__ and not is_c_enumeration(type(obj))
+    tx.guard("equals" if by_value else "is", source, obj)
     return StaticObjectValue(obj, source)
