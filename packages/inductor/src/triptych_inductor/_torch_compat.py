@@ -46,3 +46,7 @@ def get_decompositions(packets: Any) -> dict[Any, Any]:
         for target, rule in decomposition_table.items()
         if isinstance(target, torch._ops.OpOverload) and target.overloadpacket in wanted
     }
+
+
+foreach_copy = torch._foreach_copy_
+"""Copies each tensor of the second list into its partner of the first, in as few launches as the device allows."""

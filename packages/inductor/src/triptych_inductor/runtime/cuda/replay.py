@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from triptych_inductor._torch_compat import foreach_copy
+
 Run = Callable[[list[Any]], Any]
 _MOST_RECORDINGS = 16  # shapes recorded for one compiled graph
 _MOST_ATTEMPTS = 4  # recordings of one shape whose inputs keep moving
@@ -182,11 +184,11 @@ class Replay:
         assert recording.graph is not None
         order = sorted(recording.copied)
         if order:
-            torch._foreach_copy_([_core(recording.static[k]) for k in order], [_core(args[k]) for k in order])
+            foreach_copy([_core(recording.static[k]) for k in order], [_core(args[k]) for k in order])
         recording.graph.replay()
         back = [k for k in order if k in self.facts.mutated]
         if back:
-            torch._foreach_copy_([_core(args[k]) for k in back], [_core(recording.static[k]) for k in back])
+            foreach_copy([_core(args[k]) for k in back], [_core(recording.static[k]) for k in back])
         made = _outputs(recording.outputs, args)
         args.clear()
         return recording.shape(made)
@@ -260,5 +262,5 @@ def _outputs(plan: Sequence[_Output], args: Sequence[Any]) -> list[Any]:
             base = args[item.input]
             made.append(base.as_strided(size, stride, base.storage_offset() + offset))
     if targets:
-        torch._foreach_copy_(targets, sources)
+        foreach_copy(targets, sources)
     return made
