@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import inspect
 import subprocess
 import sys
@@ -540,3 +541,24 @@ def test_importing_the_package_is_cheap() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_state_keyed_by_a_tensor_is_guarded() -> None:
+    def fn(state: dict[Any, Any], p: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        mine = state[p]
+        if not mine:
+            mine["step"] = 0
+            mine["sum"] = torch.zeros_like(p)
+        mine["step"] += 1
+        mine["sum"].add_(g)
+        return mine["sum"] * mine["step"]
+
+    compiled = td.optimize("eager")(fn)
+    p, g = torch.ones(2), torch.ones(2)
+    got_state: dict[Any, Any] = collections.defaultdict(dict)
+    expected_state: dict[Any, Any] = collections.defaultdict(dict)
+    for _ in range(3):
+        assert torch.equal(compiled(got_state, p, g), fn(expected_state, p, g))
+    assert got_state[p]["step"] == 3
+    other = torch.zeros(2)
+    assert torch.equal(compiled(got_state, other, g), fn(expected_state, other, g))

@@ -127,10 +127,12 @@ class DictValue(Value):
         mark = key.key(tx)
         entry = self.entries.get(mark)
         if self.original is not None and not self.keys_guarded:
-            here = mark in self.original
-            tx.guard(
-                "dict_has" if here else "dict_lacks", self.source, self.original[mark] if here else key_object(tx, key)
-            )
+            if mark in self.original:
+                tx.guard("dict_has", self.source, self.original[mark])
+            elif key.is_constant():
+                tx.guard("dict_lacks", self.source, key.as_constant())
+            else:  # what the key will be in another run is not known: none of these
+                self.guard_keys(tx)
         return entry
 
     def peek(self, tx: Frame, name: str) -> Entry | None:
@@ -246,13 +248,6 @@ class KeysInOrder:
 def standin(key: Value) -> Any:
     """`Value.key` where no frame is at hand (keys that were already used as such)."""
     return key.as_constant() if key.is_constant() else key.key(None)  # type: ignore[arg-type]
-
-
-def key_object(tx: Frame, key: Value) -> Any:
-    """The Python object of a key that a guard speaks of."""
-    if key.is_constant():
-        return key.as_constant()
-    return key.key(tx)
 
 
 def keyed_by(tx: Frame, obj: Any) -> Any:
