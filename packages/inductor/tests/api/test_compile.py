@@ -340,7 +340,7 @@ def test_text_does_not_depend_on_the_process():
         "print(triptych_inductor.compile(gm, args, options={'interpret': True}).key)\n"
     )
     keys = set()
-    for seed in ("1", "2", "3"):
+    for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         keys.add(
             subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True).stdout
