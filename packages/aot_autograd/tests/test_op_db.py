@@ -12,7 +12,7 @@ import torch
 from aot_testing import keep_graph
 from torch.testing._internal import common_methods_invocations as invocations
 from torch.utils._pytree import tree_leaves, tree_map
-from triptych_aot_autograd import DataDependentError, UnsupportedOperationError, aot_function
+from triptych_aot_autograd import DataDependentError, UnsupportedOperationError, aot_function, trace_joint
 
 # The database seeds the generator inside these ops; a seed set inside a traced function is no part of the graph.
 invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
@@ -101,6 +101,46 @@ def sweep(ops, count):
 @pytest.mark.parametrize("part", range(4))
 def test_sample_of_ops(part):
     sweep(OPS[part * 5 :: 20], 1)
+
+
+def mismatches(joint, flat):
+    """Nodes of a joint graph whose value has not the size, strides and dtype that the op really gives."""
+    values, inputs = {}, iter(flat)
+    for node in joint.graph.nodes:
+        if node.op == "placeholder":
+            fake = node.meta["val"]
+            if node.meta.get("tangent"):
+                memory = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype)
+                values[node] = memory.normal_() if fake.dtype.is_floating_point else memory.zero_()
+            else:
+                values[node] = next(inputs)
+        elif node.op == "get_attr":
+            values[node] = getattr(joint.graph_module, node.target)
+        elif node.op == "call_function":
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+            values[node] = node.target(*args, **kwargs)
+            for real, fake in zip(tree_leaves(values[node]), tree_leaves(node.meta["val"])):
+                if isinstance(fake, torch.Tensor) and (real.shape, real.dtype) != (fake.shape, fake.dtype):
+                    yield node.target
+                elif isinstance(fake, torch.Tensor) and real.numel() and real.stride() != fake.stride():
+                    yield node.target
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_values_match_what_a_sample_of_ops_gives(part):
+    found = {}
+    for op in [op for op in OPS if torch.float32 in op.supported_dtypes("cpu")][part * 12 :: 24]:
+        sample = next(iter(op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd)))
+        arguments = ((sample.input, *sample.args), sample.kwargs)
+        try:
+            joint = trace_joint(lambda *a, **k: op.op(*a, **k), *arguments[0], kwargs=arguments[1])
+        except DECLARED_ERRORS:
+            continue
+        with torch.no_grad():
+            wrong = list(mismatches(joint, tree_leaves(arguments)))
+        if wrong:
+            found[op.full_name] = wrong
+    assert not found
 
 
 @pytest.mark.slow
