@@ -562,3 +562,22 @@ def test_state_keyed_by_a_tensor_is_guarded() -> None:
     assert got_state[p]["step"] == 3
     other = torch.zeros(2)
     assert torch.equal(compiled(got_state, other, g), fn(expected_state, other, g))
+
+
+def test_attribute_that_a_subclass_gains_later() -> None:
+    class Base:
+        factor = 2
+
+        def scale(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.factor
+
+    class Derived(Base):
+        pass
+
+    obj, x = Derived(), torch.ones(1)
+    compiled = td.optimize("eager", fullgraph=True)(lambda x: obj.scale(x))
+    assert compiled(x).item() == 2
+    Derived.factor = 3
+    assert compiled(x).item() == 3
+    Derived.scale = lambda self, x: x * 10
+    assert compiled(x).item() == 10

@@ -62,7 +62,8 @@ def class_attribute(tx: Frame, value: Value, name: str) -> Value:
 
 def bind(tx: Frame, value: Value, owner: type, raw: Any, name: str) -> Value:
     """What `value.name` gives when `raw` was found in the dictionary of `owner`, a base of the value's class."""
-    source = class_source(owner, name, raw)
+    cls = value.python_type()  # guarded from there, so that a subclass that gains the name later is seen
+    source = class_source(cls if defines(cls, name) is raw and not is_trusted(owner) else owner, name, raw)
     if isinstance(raw, (FunctionType, functools._lru_cache_wrapper)):
         return MethodValue(tx.wrap(raw, source), value)
     if isinstance(raw, staticmethod):
