@@ -213,11 +213,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="parts of names, by comma")
     parser.add_argument("--peer", action="store_true")
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--no-pairs", action="store_true", help="column sums in kernels of their own")
+    parser.add_argument("--pairs", action="store_true", help="column sums beside row kernels")
     given = parser.parse_args()
-    if given.no_pairs:
+    if given.pairs:
         own = backends.CODE_GENERATORS["cuda"]
-        backends.CODE_GENERATORS["cuda"] = dataclasses.replace(own, pairs=False)
+        backends.CODE_GENERATORS["cuda"] = dataclasses.replace(own, pairs=True)
     clock = common.Clock(given.seconds)
     bandwidth = common.copy_bandwidth()
     rows: list[dict[str, Any]] = []
