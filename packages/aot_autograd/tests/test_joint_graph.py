@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from aot_testing import keep_graph
 from triptych_aot_autograd import default_partition, min_cut_partition, trace_joint
+from triptych_aot_autograd._torch_compat import is_random
 
 aten = torch.ops.aten
 
@@ -173,3 +174,11 @@ def test_values_have_the_strides_of_the_device():
     (svd,) = [n for n in joint.graph.nodes if n.target is aten._linalg_svd.default]
     real = aten._linalg_svd.default(torch.randn(5, 4), False, True)
     assert [t.stride() for t in svd.meta["val"]] == [t.stride() for t in real]
+
+
+def test_attention_backwards_draw_nothing():
+    """They repeat the forward's numbers from its seed, though torch tags them as random."""
+    assert is_random(aten._scaled_dot_product_efficient_attention.default)
+    assert not is_random(aten._scaled_dot_product_efficient_attention_backward.default)
+    assert not is_random(aten._scaled_dot_product_cudnn_attention_backward.default)
+    assert is_random(aten.bernoulli.p)

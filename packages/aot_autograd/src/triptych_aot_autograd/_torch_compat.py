@@ -128,8 +128,13 @@ def is_view_target(target: Any) -> bool:
 
 
 def is_random(target: Any) -> bool:
-    """Whether an op draws from a random number generator."""
-    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+    """Whether an op draws from a random number generator.
+
+    Backwards of attention carry the tag of random ops, but take the seed of the forward as an argument: they draw nothing.
+    """
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    return all(argument.name != "philox_seed" for argument in target._schema.arguments)
 
 
 def has_effect(target: Any) -> bool:
