@@ -130,7 +130,7 @@ def is_view_target(target: Any) -> bool:
 def is_random(target: Any) -> bool:
     """Whether an op draws from a random number generator.
 
-    Backwards of attention carry the tag of random ops, but take the seed of the forward as an argument: they draw nothing.
+    Backwards of attention carry the tag of random ops, but take the seed of the forward as an argument.
     """
     if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
         return False
