@@ -210,3 +210,10 @@ def test_numbers_read_from_tensors_are_known_before_their_users(check):
         return y + x * k, x.sin()
 
     check(fn, torch.randn(4, 3), torch.tensor([0.5, 1.0]))
+
+
+def test_cheap_producer_goes_into_a_pooling_whose_windows_overlap_little(check):
+    x, w, b = torch.randn(2, 5, 11, 11), torch.randn(5, 1, 1), torch.randn(5, 1, 1)
+    assert len(check(lambda x, w, b: F.max_pool2d(F.relu(x * w + b), 3, 2, 1), x, w, b).kernels) == 1
+    assert len(check(lambda x, w, b: F.max_pool2d(F.relu(x * w + b), 3, 1, 1), x, w, b).kernels) == 2
+    assert len(check(lambda x, w, b: F.max_pool2d(torch.tanh(x * w + b), 3, 2, 1), x, w, b).kernels) == 2

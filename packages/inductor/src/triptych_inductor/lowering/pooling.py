@@ -1,7 +1,8 @@
 """Pooling over windows small enough to unroll: maximum (with positions) and average.
 
-Larger windows are left to torch, and so are the backward ops (`externs.py`): measured, torch's are faster. The input
-is stored first: windows overlap, so that inlining it would recompute it.
+Larger windows are left to torch, and so are the backward ops (`externs.py`): measured, torch's are faster. Windows
+overlap, so that an inlined input is recomputed: it is stored first unless it is cheap and windows overlap little
+(batch norm and ReLU before the pooling of a ResNet: 13.2 ms a pass with the store, 9.7 without).
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ aten = torch.ops.aten
 
 # Most elements of a window that is unrolled.
 LARGEST_WINDOW = 32
+# An inlined input of maximum pooling is computed at most so many times an element, and weighs at most so much.
+RECOMPUTED = 3
+RECOMPUTED_WEIGHT = 8
 
 
 def _pair(value: Any, default: Sequence[int] = ()) -> tuple[int, int]:
@@ -53,7 +57,11 @@ def max_pool2d_with_indices(
     s = _pair(stride, k)
     if k[0] * k[1] > LARGEST_WINDOW or x.dtype not in FLOAT or x.ndim not in (3, 4):
         return NotImplemented
-    x.builder.realise(x)
+    places = _users_of_part(ctx, 1)
+    pending = sum(t.weight for t in x.pending())
+    if places or pending > RECOMPUTED_WEIGHT or k[0] * k[1] > RECOMPUTED * s[0] * s[1]:
+        x.builder.realise(x)
+        pending = 0
     compute, size = compute_dtype(x.dtype), as_extents(ctx.expected[0].shape)
     low = float("-inf")
 
@@ -92,9 +100,9 @@ def max_pool2d_with_indices(
             axes.append(start if p[n] == 0 else ops.where(ops.lt(start, zero), behind, start))
         return ops.add(ops.mul(axes[0], ops.index_expr(Index.of(x.size[-1]), torch.int64)), axes[1])
 
-    weight = 2 * k[0] * k[1]
+    weight = (2 + pending) * k[0] * k[1]
     values = LazyTensor(x.builder, size, x.dtype, x.device, largest, parents=(x,), weight=weight)
-    if not _users_of_part(ctx, 1):
+    if not places:
         return values, None
     return values, LazyTensor(x.builder, size, torch.int64, x.device, place, parents=(x,), weight=2 * weight)
 
