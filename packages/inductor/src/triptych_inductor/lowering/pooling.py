@@ -43,6 +43,19 @@ def _users_of_part(ctx: Context, position: int) -> int:
     return sum(len(u.users) for u in ctx.node.users if u.args[1] == position)
 
 
+def _stored(x: LazyTensor) -> int:
+    """Store the input: nothing of it is inlined."""
+    x.builder.realise(x)
+    return 0
+
+
+def _inlined_weight(x: LazyTensor, kernel: tuple[int, int], stride: tuple[int, int]) -> int:
+    """What an inlined input weighs an element; it is stored where it is dear or windows overlap much."""
+    weight = sum(t.weight for t in x.pending())
+    often = kernel[0] * kernel[1] > RECOMPUTED * stride[0] * stride[1]
+    return _stored(x) if often or weight > RECOMPUTED_WEIGHT else weight
+
+
 @register_lowering(aten.max_pool2d_with_indices)
 def max_pool2d_with_indices(
     ctx: Context,
@@ -58,10 +71,7 @@ def max_pool2d_with_indices(
     if k[0] * k[1] > LARGEST_WINDOW or x.dtype not in FLOAT or x.ndim not in (3, 4):
         return NotImplemented
     places = _users_of_part(ctx, 1)
-    pending = sum(t.weight for t in x.pending())
-    if places or pending > RECOMPUTED_WEIGHT or k[0] * k[1] > RECOMPUTED * s[0] * s[1]:
-        x.builder.realise(x)
-        pending = 0
+    inlined = _inlined_weight(x, k, s) if not places else _stored(x)
     compute, size = compute_dtype(x.dtype), as_extents(ctx.expected[0].shape)
     low = float("-inf")
 
@@ -100,7 +110,7 @@ def max_pool2d_with_indices(
             axes.append(start if p[n] == 0 else ops.where(ops.lt(start, zero), behind, start))
         return ops.add(ops.mul(axes[0], ops.index_expr(Index.of(x.size[-1]), torch.int64)), axes[1])
 
-    weight = (2 + pending) * k[0] * k[1]
+    weight = (2 + inlined) * k[0] * k[1]
     values = LazyTensor(x.builder, size, x.dtype, x.device, largest, parents=(x,), weight=weight)
     if not places:
         return values, None
