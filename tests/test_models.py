@@ -80,7 +80,8 @@ def test_state_dict_of_the_compiled_model_is_the_models(name):
     assert isinstance(compiled, type(model))
 
 
-@pytest.mark.parametrize(("name", "training"), [("bert", False), ("llama", True), ("resnet", False), ("vit", True)])
+@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("dynamic", "most"), [(None, 2), (True, 1)])
 def test_batch_sizes(name, training, dynamic, most):
     model, _ = models.make(name, training=training)
