@@ -179,21 +179,7 @@ static int prepare_int_in(Op *op) {
     return 0;
 }
 
-/* All of the slots hold different objects. */
-static bool check_distinct(const Op *op, Run *run) {
-    const int32_t *slots = op->data;
-    PyObject *seen = PySet_New(NULL);
-    bool distinct = seen != NULL;
-    for (int i = 1; i <= slots[0] && distinct; i++) {
-        PyObject *address = PyLong_FromVoidPtr(run->slots[slots[i]]);
-        distinct = address && PySet_Contains(seen, address) == 0 && PySet_Add(seen, address) == 0;
-        Py_XDECREF(address);
-    }
-    Py_XDECREF(seen);
-    PyErr_Clear();
-    return distinct;
-}
-
+/* data: count, slots */
 static int prepare_slots(Op *op) {
     Py_ssize_t count = PyTuple_GET_SIZE(op->object);
     int32_t *slots = op->data = PyMem_Malloc((count + 1) * sizeof(int32_t));
@@ -269,7 +255,6 @@ const OpRow CHECK_ROWS[] = {
     {"range_is", check_range_is, NULL, false, MEMO_VALUE},
     {"set_is", check_set_is, NULL, false, MEMO_VALUE},
     {"int_in", check_int_in, prepare_int_in, false, MEMO_VALUE},
-    {"distinct", check_distinct, prepare_slots},
     {"python", check_python, prepare_python},
     {"mode", check_mode},
     {NULL},

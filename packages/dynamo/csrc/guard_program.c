@@ -3,7 +3,7 @@
 
 #include "snapshot.h"
 
-static const OpRow *const TABLES[] = {READ_ROWS, CHECK_ROWS, TENSOR_ROWS, SHAPE_ROWS};
+static const OpRow *const TABLES[] = {READ_ROWS, CHECK_ROWS, TENSOR_ROWS, APART_ROWS, SHAPE_ROWS};
 
 static const OpRow *find_row(const char *name) {
     for (size_t t = 0; t < sizeof TABLES / sizeof *TABLES; t++)
@@ -154,6 +154,8 @@ static PyObject *program_guards(GuardProgram *self, void *unused) {
     return Py_NewRef(self->guards ? self->guards : Py_None);
 }
 
+static PyObject *program_remaining(GuardProgram *self, void *unused) { return snapshot_operations(self); }
+
 static PyMethodDef METHODS[] = {
     {"failed", (PyCFunction)program_failed, METH_VARARGS,
      "failed(locals, function=None): index of the first violated guard, or None when all hold.\n\n"
@@ -165,6 +167,8 @@ static PyMethodDef METHODS[] = {
 
 static PyGetSetDef ATTRIBUTES[] = {
     {"operation_count", (getter)program_size, NULL, "How many operations one check runs at most."},
+    {"remaining", (getter)program_remaining, NULL,
+     "Operations that a check runs while nothing that was noted changed; empty: all of them."},
     {"guards", (getter)program_guards, NULL, "The guards that indices refer to."},
     {NULL},
 };

@@ -38,6 +38,7 @@ typedef enum {
     MEMO_TYPE,          /* the object's type */
     MEMO_IDENTITY,      /* which object it is */
     MEMO_TWO,           /* which objects the two are */
+    MEMO_MANY,          /* which objects those of `data` are */
     MEMO_VALUE,         /* which object, where that cannot change */
     MEMO_CONTENTS,      /* the version of a dictionary */
     MEMO_KEYS,          /* the same, but for dictionaries that keep their order elsewhere */
@@ -70,7 +71,7 @@ extern PyTypeObject GuardProgram_Type;
 /* The index of the first violated guard, or -1 when all hold. Never leaves an exception set. */
 Py_ssize_t guard_program_run(GuardProgram *program, PyObject *const *locals, PyObject *function);
 
-extern const OpRow READ_ROWS[], CHECK_ROWS[], TENSOR_ROWS[], SHAPE_ROWS[]; /* each ends with a NULL name */
+extern const OpRow READ_ROWS[], CHECK_ROWS[], TENSOR_ROWS[], APART_ROWS[], SHAPE_ROWS[]; /* end with a NULL name */
 
 /* torch_api.c */
 PyObject *init_torch(PyObject *module, PyObject *args, PyObject *kwargs);
@@ -80,7 +81,15 @@ PyObject *forget_dispatch_state(PyObject *module, PyObject *unused);
 /* tensor_facts.c */
 PyObject *tensor_facts(PyObject *module, PyObject *tensor);
 bool tensor_integer(PyObject *tensor, int kind, Py_ssize_t dim, int64_t *out); /* for shape_vm.c */
+typedef struct {
+    uintptr_t start, end;
+} Range;
+/* The bytes from the tensor's first element to its last; false when it has none to tell of. */
+bool tensor_memory(PyObject *tensor, Range *range);
 enum { TENSOR_SIZE, TENSOR_STRIDE, TENSOR_OFFSET };
+
+/* apart.c: the slots that an operation with MEMO_MANY compares, and how many */
+const int32_t *apart_slots(const Op *op, int32_t *count);
 
 /* guard_checks.c */
 bool equal_exactly(PyObject *left, PyObject *right); /* same type and value, without numbers being confused */

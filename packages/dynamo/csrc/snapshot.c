@@ -176,6 +176,14 @@ static bool note_type(Recorder *recorder, const Op *op) {
     return true;
 }
 
+static bool note_many(const Recorder *recorder, const Op *op) {
+    int32_t count;
+    const int32_t *slots = apart_slots(op, &count);
+    for (int32_t i = 0; i < count; i++)
+        if (recorder->root_of[slots[i]] == NULL) return false;
+    return true;
+}
+
 /* Whether the operation need not run while the snapshot holds. */
 static bool is_covered(Recorder *recorder, const Op *op) {
     switch (op->row->memo) {
@@ -186,6 +194,7 @@ static bool is_covered(Recorder *recorder, const Op *op) {
         case MEMO_TYPE: return note_type(recorder, op);
         case MEMO_IDENTITY: return recorder->root_of[op->slot] != NULL;
         case MEMO_TWO: return recorder->root_of[op->slot] && recorder->root_of[op->other];
+        case MEMO_MANY: return note_many(recorder, op);
         case MEMO_VALUE: return recorder->root_of[op->slot] && is_immutable(recorder->slots[op->slot]);
         case MEMO_CONTENTS:
         case MEMO_KEYS: return note_contents(recorder, op);
@@ -230,6 +239,19 @@ void snapshot_record(GuardProgram *program, PyObject **slots) {
     PyMem_Free(recorder.constant);
     PyMem_Free(recorder.watched);
     if (recorder.failed || program->snapshot->root_count == 0) snapshot_free(program);
+}
+
+PyObject *snapshot_operations(const GuardProgram *program) {
+    const Snapshot *snapshot = program->snapshot;
+    PyObject *names = PyList_New(0);
+    for (Py_ssize_t i = 0; names && snapshot && i < snapshot->count; i++) {
+        const Op *op = &snapshot->ops[i];
+        PyObject *name = op->row ? PyUnicode_FromString(op->row->name)
+                                 : PyUnicode_FromFormat("root of %zd", ((Root *)op->data)->count);
+        if (name == NULL || PyList_Append(names, name) < 0) Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    return names;
 }
 
 void snapshot_free(GuardProgram *program) {

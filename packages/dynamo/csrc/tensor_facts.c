@@ -164,10 +164,6 @@ bool tensor_integer(PyObject *tensor, int kind, Py_ssize_t dim, int64_t *out) {
     return torch_api.strides(handle, &extents) == 0 && (*out = extents[dim], true);
 }
 
-typedef struct {
-    uintptr_t start, end;
-} Range;
-
 /* The bytes that a strided tensor can reach, from its first element to its last. */
 static bool memory_range_direct(Handle handle, Range *range) {
     int64_t dims, *sizes, *strides, last = 0;
@@ -186,8 +182,9 @@ static bool memory_range_direct(Handle handle, Range *range) {
     return true;
 }
 
-static bool memory_range(PyObject *tensor, Range *range) {
+bool tensor_memory(PyObject *tensor, Range *range) {
     int64_t dims, extent, stride, data, width, last = 0;
+    if (torch_api.tensor_type == NULL || !PyObject_TypeCheck(tensor, torch_api.tensor_type)) return false;
     if (is_direct(tensor)) return memory_range_direct(handle_of(tensor), range);
     if (!integer_by_method(tensor, "dim", -1, &dims) || !integer_by_method(tensor, "data_ptr", -1, &data)) return false;
     if (!integer_by_method(tensor, "element_size", -1, &width)) return false;
@@ -200,39 +197,6 @@ static bool memory_range(PyObject *tensor, Range *range) {
     }
     range->end = range->start + (last + 1) * width;
     return true;
-}
-
-static int by_start(const void *left, const void *right) {
-    uintptr_t a = ((const Range *)left)->start, b = ((const Range *)right)->start;
-    return a < b ? -1 : a > b;
-}
-
-/* data: slot count, slots. Ranges that merely interleave count as overlapping: the caller then finds out more. */
-static bool check_no_overlap(const Op *op, Run *run) {
-    const int32_t *slots = op->data;
-    Range few[32], *ranges = slots[0] <= 32 ? few : PyMem_Malloc(slots[0] * sizeof(Range));
-    bool apart = ranges != NULL;
-    int count = 0;
-    for (int i = 1; i <= slots[0] && apart; i++) {
-        PyObject *tensor = run->slots[slots[i]];
-        apart = PyObject_TypeCheck(tensor, torch_api.tensor_type) && memory_range(tensor, &ranges[count]);
-        if (apart && ranges[count].end != ranges[count].start) count++;
-    }
-    if (apart) qsort(ranges, count, sizeof(Range), by_start);
-    for (int i = 1; i < count && apart; i++) apart = ranges[i - 1].end <= ranges[i].start;
-    if (ranges != few) PyMem_Free(ranges);
-    return apart;
-}
-
-static int prepare_no_overlap(Op *op) {
-    Py_ssize_t count = PyTuple_GET_SIZE(op->object);
-    int32_t *slots = op->data = PyMem_Malloc((count + 1) * sizeof(int32_t));
-    if (slots == NULL) return PyErr_NoMemory(), -1;
-    slots[0] = (int32_t)count;
-    for (Py_ssize_t i = 0; i < count; i++) slots[i + 1] = (int32_t)PyLong_AsLong(PyTuple_GET_ITEM(op->object, i));
-    if (torch_api.tensor_type == NULL && !PyErr_Occurred())
-        PyErr_SetString(PyExc_TypeError, "tensor guards need init_torch first");
-    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* flag: expected; constant: a callable that tells the same, for a torch without the C ABI. */
@@ -292,7 +256,6 @@ PyObject *tensor_facts(PyObject *module, PyObject *tensor) {
 
 const OpRow TENSOR_ROWS[] = {
     {"tensor", check_tensor, prepare_tensor},
-    {"no_overlap", check_no_overlap, prepare_no_overlap},
     {"grad_mode", check_grad_mode},
     {"inference_mode", check_inference_mode},
     {"dispatch_modes", check_dispatch_modes, prepare_dispatch_modes},

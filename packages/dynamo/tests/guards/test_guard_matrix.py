@@ -10,7 +10,7 @@ import sympy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from triptych_dynamo.guards import torch_facts
-from triptych_dynamo.guards.facts import KINDS, Guard, PythonFact, ShapeFact, TensorFacts
+from triptych_dynamo.guards.facts import KINDS, Apart, Guard, PythonFact, ShapeFact, TensorFacts
 from triptych_dynamo.guards.program import compile_guards
 from triptych_dynamo.guards.python_check import check
 from triptych_dynamo.sources import (
@@ -170,11 +170,32 @@ def test_identity_between_sources():
     a, b = [1], [1]
     same, different = Guard("same_as", X, Y), Guard("not_same_as", X, Y)
     assert holds(same, a, a) and not holds(same, a, b) and holds(different, a, b) and not holds(different, a, a)
-    distinct = Guard("distinct", None, (X, Y, ItemSource(X, 0)))
+
+
+def test_objects_apart_from_others():
+    a, b = [1], [1]
+    every = (X, Y, ItemSource(X, 0))
+    distinct = Guard("distinct", None, Apart(every, every))
     assert holds(distinct, [b], a) and not holds(distinct, [a], a)
-    many = Guard("distinct", None, tuple(ItemSource(X, i) for i in range(200)))
+    one = Guard("distinct", None, Apart((X,), (Y, ItemSource(Y, 0))))
+    assert holds(one, a, [b]) and not holds(one, a, [a]) and not holds(one, a, a)
+    assert holds(one, a, [b, b]), "the others may be one object"
+
+
+@pytest.mark.parametrize("changed", [1, 3, 30, 200])
+def test_many_objects_apart(changed):
+    sources = tuple(ItemSource(X, i) for i in range(200))
+    many = Guard("distinct", None, Apart(sources[:changed], sources))
+    bipartite = Guard("distinct", None, Apart(sources[:changed], sources[100:]))
     objects = [Plain() for _ in range(200)]
-    assert holds(many, objects) and not holds(many, [*objects[:-1], objects[3]])
+    assert holds(many, objects) and holds(bipartite, objects)
+    for at in range(0, 200, 7):
+        for other in (1, 60, 150):
+            if at != other:
+                aliased = [*objects[:at], objects[other], *objects[at + 1 :]]
+                assert holds(many, aliased) == (min(at, other) >= changed)
+                left, right = {at, other} & set(range(changed)), {at, other} & set(range(100, 200))
+                assert holds(bipartite, aliased) == (not left or not right or left | right != {at, other})
 
 
 # -- sources ---------------------------------------------------------------------------------------------------------
@@ -445,12 +466,18 @@ def test_integer_sources(binding):
 
 def test_no_overlap(binding):
     base = torch.zeros(10)
-    guard = Guard("no_overlap", None, (X, Y))
+    guard = Guard("no_overlap", None, Apart((X,), (Y,)))
     assert holds(guard, base[:5], base[5:]) and holds(guard, base, torch.zeros(3)) and holds(guard, base, base[3:3])
-    assert "do" in reason(guard, base[:6], base[5:]) and reason(guard, base, base)
-    many = Guard("no_overlap", None, tuple(ItemSource(X, i) for i in range(40)))
+    assert "share memory" in reason(guard, base[:6], base[5:]) and reason(guard, base, base)
+    sources = tuple(ItemSource(X, i) for i in range(40))
     pieces = list(torch.zeros(40, 2))
-    assert holds(many, pieces) and not holds(many, [*pieces[:-1], pieces[0]])
+    for written in (1, 5, 40):
+        many = Guard("no_overlap", None, Apart(sources[:written], sources))
+        assert holds(many, pieces) and not holds(many, [*pieces[:-1], pieces[0]])
+        assert holds(many, [*pieces[:-1], pieces[38]]) == (written <= 38)
+    whole = torch.zeros(9, 9)
+    assert not holds(Guard("no_overlap", None, Apart((X,), (Y,))), whole[:, 0], whole[4, 1:])
+    assert reason(guard, base, "no tensor")
 
 
 # -- modes -----------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ KINDS: dict[str, GuardKind] = {
         ),  # value: weakref.ref, or an object that is then held weakly in C; dead: violated
         GuardKind("same_as", 2, "{source} is {value}"),  # value: another Source; both must give one object
         GuardKind("not_same_as", 2, "{source} is not {value}"),  # value: another Source
-        GuardKind("distinct", 3, "{value} are different objects"),  # value: tuple of Sources, pairwise different
+        GuardKind("distinct", 3, "{value} is another object"),  # value: Apart
         GuardKind("equals", 2, "{source} == {value!r}"),  # value: constant; type must match exactly too (True is not 1)
         GuardKind("length", 2, "len({source}) == {value}"),  # value: int; list, tuple, dict, set
         GuardKind("truth", 2, "bool({source}) is {value}"),  # value: bool; containers by length
@@ -45,7 +45,7 @@ KINDS: dict[str, GuardKind] = {
         GuardKind("set_is", 4, "{source} == {value!r}"),  # value: frozenset of constants
         GuardKind("int_in", 2, "{value[0]} <= {source} <= {value[1]}"),  # an int that became symbolic: type and bounds
         GuardKind("tensor", 5, "{source}: {value}"),  # value: TensorFacts
-        GuardKind("no_overlap", 6, "{value} do not share memory"),  # value: tuple of tensor Sources
+        GuardKind("no_overlap", 6, "{value} is in other memory"),  # value: Apart, of tensors
         GuardKind("mode", 1, "{value}"),  # value: (name, expected): grad, inference, autocast..., default dtype/device
         GuardKind("shape", 7, "{value}"),  # value: ShapeFact
         GuardKind("python", 9, "{value}"),  # value: PythonFact; last resort, any callable
@@ -83,6 +83,18 @@ class ShapeFact:
         for symbol, source in self.symbols:
             text = text.replace(str(symbol), str(source))
         return text
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Each of `sources` is apart from each of `others`, but for itself where it is one of them."""
+
+    sources: tuple[Source, ...]
+    others: tuple[Source, ...]
+
+    def __str__(self) -> str:
+        lists = ("[" + ", ".join(map(str, group)) + "]" for group in (self.sources, self.others))
+        return "each of {} beside each of {}".format(*lists)
 
 
 @dataclass(frozen=True)

@@ -192,10 +192,18 @@ def _with_source(builder: ProgramBuilder, index: int, guard: Guard) -> None:
     builder.emit(guard.kind, index, slot, other=builder.read(guard.value, index))
 
 
-def _with_sources(builder: ProgramBuilder, index: int, guard: Guard) -> None:
-    if guard.kind == "no_overlap":
-        ensure_bound()
-    builder.emit(guard.kind, index, constant=tuple(builder.read(source, index) for source in guard.value))
+def _apart(builder: ProgramBuilder, index: int, guard: Guard) -> None:
+    ensure_bound()
+    left, right = (dict.fromkeys(builder.read(source, index) for source in group) for group in _groups(guard))
+    only_left = [slot for slot in left if slot not in right]
+    both = [slot for slot in left if slot in right]
+    slots = (*only_left, *both, *(slot for slot in right if slot not in left))
+    constant = (slots, len(left), len(only_left))
+    builder.emit(guard.kind, index, flag=int(guard.kind == "no_overlap"), constant=constant)
+
+
+def _groups(guard: Guard) -> tuple[tuple[Source, ...], tuple[Source, ...]]:
+    return guard.value.sources, guard.value.others
 
 
 def _is_weak(builder: ProgramBuilder, index: int, guard: Guard) -> None:
@@ -294,7 +302,7 @@ _CHECKS: dict[str, Check] = {
     "is_weak": _is_weak,
     "same_as": _with_source,
     "not_same_as": _with_source,
-    "distinct": _with_sources,
+    "distinct": _apart,
     "equals": _with_constant,
     "length": _with_flag,
     "truth": _with_flag,
@@ -307,7 +315,7 @@ _CHECKS: dict[str, Check] = {
     "set_is": _with_constant,
     "int_in": _int_in,
     "tensor": _tensor,
-    "no_overlap": _with_sources,
+    "no_overlap": _apart,
     "mode": _mode,
     "shape": _shape,
     "python": _python,

@@ -320,29 +320,32 @@ def _not_same(guard: Guard, read: Reader) -> Found:
 
 
 def _distinct(guard: Guard, read: Reader) -> Found:
-    seen: dict[int, Source] = {}
-    for source in guard.value:
-        other = seen.setdefault(id(read(source)), source)
-        if other is not source:
-            return f"{source} is {other}"
+    return _meeting(guard, lambda source: (id(read(source)), id(read(source)) + 1), "{} is {}")
+
+
+def _meeting(guard: Guard, place: Callable[[Source], tuple[int, int]], text: str) -> Found:
+    """The first pair of places (ranges) that meet."""
+    others = [(place(source), source) for source in guard.value.others]
+    for source in guard.value.sources:
+        start, end = place(source)
+        for (other_start, other_end), other in others:
+            if source != other and start < other_end and other_start < end:
+                return text.format(source, other)
     return None
 
 
 def _memory(value: Any) -> tuple[int, int]:
+    if not isinstance(value, torch.Tensor):
+        raise Unreadable(f"{_short(value)} is no tensor")
     sizes, strides, start = value.shape, value.stride(), value.data_ptr()
     if 0 in sizes:
-        return start, start
+        return 0, 0
     last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     return start, start + (last + 1) * value.element_size()
 
 
 def _no_overlap(guard: Guard, read: Reader) -> Found:
-    ranges = sorted((*_memory(read(source)), str(source)) for source in guard.value)
-    ranges = [row for row in ranges if row[0] != row[1]]
-    for before, after in zip(ranges, ranges[1:], strict=False):
-        if before[1] > after[0]:
-            return f"{before[2]} and {after[2]} do"
-    return None
+    return _meeting(guard, lambda source: _memory(read(source)), "{} and {} share memory")
 
 
 def _mode(guard: Guard, read: Reader) -> Found:

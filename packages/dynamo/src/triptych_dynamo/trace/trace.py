@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo.errors import TracedException, Unsupported
-from triptych_dynamo.guards.facts import Guard
+from triptych_dynamo.guards.facts import Apart, Guard
 from triptych_dynamo.interpreter.frame import Frame
 from triptych_dynamo.sources import PinnedSource, Source, is_owned
 from triptych_dynamo.trace.attributes import TensorAttributes
@@ -244,25 +244,25 @@ class Trace:
         self._guard_distinct()
         tensors = [source for node, source in self.graph.inputs.items() if isinstance(node.meta["val"], torch.Tensor)]
         written = [self.graph.inputs[node] for node in self.graph.mutated_inputs() if node in self.graph.inputs]
-        pairs: set[frozenset[Source]] = set()
-        for source in written:
-            for other in tensors:
-                pair = frozenset((source, other))
-                if len(pair) == 2 and pair not in pairs and not (is_owned(source) and is_owned(other)):
-                    pairs.add(pair)
-                    self.guard("no_overlap", None, (source, other))
+        free = [source for source in tensors if not is_owned(source)]
+        self._guard_apart("no_overlap", [source for source in written if is_owned(source)], free)
+        self._guard_apart("no_overlap", [source for source in written if not is_owned(source)], tensors)
 
     def _guard_distinct(self) -> None:
         """Objects that the program changed are none of the others of their type that it read."""
-        changed = {type(obj) for obj, value in self._wrapped.values() if value in self.effects}
-        for cls in changed:
-            sources = [
-                value.source
-                for obj, value in self._wrapped.values()
-                if type(obj) is cls and value.source is not None and not isinstance(value.source, PinnedSource)
-            ]
-            if len(sources) > 1:
-                self.guard("distinct", None, tuple(sources))
+        changed: dict[type, list[Source]] = {}
+        read: dict[type, list[Source]] = {}
+        for obj, value in self._wrapped.values():
+            if value.source is not None and not isinstance(value.source, PinnedSource):
+                read.setdefault(type(obj), []).append(value.source)
+                if value in self.effects:
+                    changed.setdefault(type(obj), []).append(value.source)
+        for cls, sources in changed.items():
+            self._guard_apart("distinct", sources, read[cls])
+
+    def _guard_apart(self, kind: str, sources: list[Source], others: list[Source]) -> None:
+        if sources and set(others) - set(sources[:1]):
+            self.guard(kind, None, Apart(tuple(sources), tuple(others)))
 
     # -- places in the user's code -----------------------------------------------------------------------------------
     def user_line(self) -> str:

@@ -111,7 +111,9 @@ class DictValue(Value):
         frame = tx or self.tx
         assert frame is not None
         keys = tuple(self.original.values())
-        if issubclass(self.cls, OrderedDict):  # its order is not that of the dictionary that it is
+        if not keys:
+            frame.guard("length", self.source, 0)
+        elif issubclass(self.cls, OrderedDict):  # its order is not that of the dictionary that it is
             fact = PythonFact(KeysInOrder(keys), f"list({self.source}) == {list(keys)!r}")
             frame.guard("python", self.source, fact)
         else:
