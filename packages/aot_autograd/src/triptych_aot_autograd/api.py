@@ -18,7 +18,9 @@ from triptych_aot_autograd.errors import DataDependentError, UnsupportedOperatio
 from triptych_aot_autograd.joint_graph import InputDesc, JointGraph
 from triptych_aot_autograd.partition.min_cut import min_cut_partition
 from triptych_aot_autograd.partition.parts import Partition
+from triptych_aot_autograd.runtime.bind import bind, boxed
 from triptych_aot_autograd.runtime.compile import Compiler, compile_joint
+from triptych_aot_autograd.runtime.plan import RuntimePlan
 from triptych_aot_autograd.tracing.interpret import held_state, run_graph
 from triptych_aot_autograd.tracing.joint import TraceRequest, trace
 from triptych_aot_autograd.tracing.recorder import Recorder
@@ -261,12 +263,14 @@ def aot_backend(
     partition_fn: PartitionFn = min_cut_partition,
     decompositions: dict[Any, Any] | None = None,
     unsupported: str = "eager",
+    on_plan: Callable[[RuntimePlan], None] | None = None,
 ) -> Callable[..., Callable[..., Any]]:
     """A backend, `backend(gm, example_inputs) -> callable`, of compilers of ATen graphs; options as of `aot_function`.
 
     Parameters and buffers that `gm` itself holds become inputs behind those of the graph. `unsupported` says what
     becomes of a graph
     that has no functional form: "eager" (it runs as it is, with one warning that names the op and the line) or "raise".
+    `on_plan` is given the `RuntimePlan` of each graph before its compilers run.
 
     Example:
         >>> backend = aot_backend(lambda graph, inputs: graph)
@@ -280,6 +284,7 @@ def aot_backend(
             "bw_compiler": bw_compiler,
             "inference_compiler": inference_compiler,
             "partition_fn": partition_fn,
+            "on_plan": on_plan,
         }
         try:
             return _compile_graph(gm, example_inputs, options, decompositions or {})
@@ -325,6 +330,28 @@ def _compile_graph(
     if plain:
         return call if not extra else lambda *inputs: call(*inputs, *extra)
     return lambda *inputs: tree_unflatten(list(call(*inputs, *extra)), out_spec)
+
+
+def bind_graph(
+    gm: GraphModule, plan: RuntimePlan, forward: Callable[..., Any], backward: Callable[..., Any] | None = None
+) -> Callable[..., tuple]:
+    """The callable that `aot_backend` makes of `gm`, from a stored plan and compiled graphs, without a trace.
+
+    Args:
+        gm: the graph that the plan was made of (or its equal); its output is a tuple of leaves.
+        plan: as given to `on_plan`.
+        forward: the compiled forward or inference graph.
+        backward: the compiled backward graph, where the plan has gradients.
+
+    Example:
+        >>> bind_graph(gm, RuntimePlan.from_json(stored), forward)(torch.ones(2))
+    """
+    extra = tuple(held_state(gm).values())
+    count = len(plan.inputs) - len(extra)
+    call = bind(
+        plan, forward, None if backward is None else boxed(backward), eager=lambda inputs: list(gm(*inputs[:count]))
+    )
+    return call if not extra else lambda *inputs: call(*inputs, *extra)
 
 
 def _symbolic_examples(gm: GraphModule, example_inputs: Sequence[Any]) -> list[Any]:

@@ -7,16 +7,13 @@ it in a `_Call`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from triptych_aot_autograd import _torch_compat as compat
-from triptych_aot_autograd.partition.parts import Partition
 from triptych_aot_autograd.runtime.double_backward import DoubleBackward
-
-if TYPE_CHECKING:
-    from triptych_aot_autograd.joint_graph import JointGraph
+from triptych_aot_autograd.runtime.plan import RuntimePlan, TangentForm
 
 
 class _Call:
@@ -32,20 +29,13 @@ class _Call:
 class Tangents:
     """Brings incoming gradients into the form the backward graph was traced for."""
 
-    def __init__(self, examples: Sequence[torch.Tensor]) -> None:
-        self._expected: list[
-            tuple[tuple[int, ...] | None, torch.dtype, torch.device, tuple[int, ...] | None, bool]
-        ] = []
-        for example in examples:
-            static = all(type(n) is int for n in (*example.size(), *example.stride()))
-            stride = tuple(example.stride()) if static else None
-            size = tuple(example.size()) if static else None
-            self._expected.append((stride, example.dtype, example.device, size, example.dtype.is_complex))
+    def __init__(self, forms: Sequence[TangentForm]) -> None:
+        self._forms = [(f.stride, f.dtype, f.device, f.size, f.dtype.is_complex) for f in forms]
 
     def prepare(self, grads: Sequence[torch.Tensor | None], sizes: Sequence[Any] | None) -> list[torch.Tensor]:
         """Zeros for missing gradients; copies of those whose strides differ from the traced ones."""
         ready = []
-        for i, (grad, (stride, dtype, device, size, is_complex)) in enumerate(zip(grads, self._expected, strict=True)):
+        for i, (grad, (stride, dtype, device, size, is_complex)) in enumerate(zip(grads, self._forms, strict=True)):
             if grad is None:
                 grad = torch.zeros(sizes[i] if sizes is not None else size, dtype=dtype, device=device)
             if is_complex:
@@ -60,20 +50,17 @@ class Tangents:
 
 
 def make_differentiable(
-    joint: JointGraph, partition: Partition, forward: Callable[..., Any], backward: Callable[..., Any]
+    plan: RuntimePlan, forward: Callable[..., Any], backward: Callable[..., Any], eager: Callable[..., Any] | None
 ) -> Callable[[list[Any]], Any]:
     """A function of the list of primals giving the graph's results, with gradients."""
-    results = joint.of_kind("output", "base", "mutation", "symbol")
-    grad_outputs = [i for i, (_, d) in enumerate(results) if d.differentiable]
-    count, saved_primals = partition.num_outputs, tuple(partition.saved_primals)
-    end_saved = count + len(partition.saved_tensors)
-    has_symbols = bool(partition.saved_symbols)
-    symbolic = any(not isinstance(n, int) for t in joint.tangents for n in t.meta["val"].size())
-    grad_inputs = tuple(partition.gradients)
-    tangents = Tangents([t.meta["val"] for t in joint.tangents])
-    double = DoubleBackward(joint, grad_inputs)
-    dependencies = partition.dependencies
-    keep_rng = joint.facts.random
+    grad_outputs = [i for i, d in enumerate(plan.results) if d.differentiable]
+    count, saved_primals = len(plan.results), plan.saved_primals
+    end_saved = count + plan.saved_tensors
+    has_symbols = bool(plan.saved_symbols)
+    symbolic = any(form.size is None for form in plan.tangents)
+    grad_inputs, dependencies, keep_rng = plan.gradients, plan.dependencies, plan.random
+    tangents = Tangents(plan.tangents)
+    double = DoubleBackward(plan, eager)
 
     def run_forward(ctx: Any, call: _Call, *grad_primals: torch.Tensor) -> Any:
         primals = call.primals

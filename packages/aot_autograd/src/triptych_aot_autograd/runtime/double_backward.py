@@ -8,38 +8,33 @@ graph is the one that eager would have kept.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from triptych_aot_autograd.errors import DoubleBackwardError
-
-if TYPE_CHECKING:
-    from triptych_aot_autograd.joint_graph import JointGraph
+from triptych_aot_autograd.runtime.plan import RuntimePlan
 
 
 class DoubleBackward:
     """Differentiable backward of one compiled function."""
 
-    def __init__(self, joint: JointGraph, grad_inputs: Sequence[int]) -> None:
-        self.joint = joint
-        self.grad_inputs = grad_inputs
-        self.cuda = any(
-            isinstance(v := n.meta.get("val"), torch.Tensor) and v.device.type == "cuda" for n in joint.primals
-        )
+    def __init__(self, plan: RuntimePlan, eager: Callable[..., Any] | None) -> None:
+        self.plan = plan
+        self.eager = eager
 
     def random_state(self) -> tuple[Any, Any]:
         """The generators' states, to repeat the draws of a call."""
-        return torch.get_rng_state(), torch.cuda.get_rng_state_all() if self.cuda else None
+        return torch.get_rng_state(), torch.cuda.get_rng_state_all() if self.plan.cuda else None
 
     def backward(self, ctx: Any, grads: Sequence[torch.Tensor | None]) -> list[Any]:
-        """Gradients for the inputs `grad_inputs`, with a graph of their own. Raises `DoubleBackwardError`."""
+        """Gradients for the inputs `plan.gradients`, with a graph of their own. Raises `DoubleBackwardError`."""
         self._check(ctx)
         primals = list(ctx.primals)
-        wanted = [primals[i] for i in self.grad_inputs]
-        with torch.random.fork_rng(enabled=self.joint.facts.random), self._forward_state(ctx):
-            outputs = self.joint.eager(primals)  # type: ignore[misc]
+        wanted = [primals[i] for i in self.plan.gradients]
+        with torch.random.fork_rng(enabled=self.plan.random), self._forward_state(ctx):
+            outputs = self.eager(primals)  # type: ignore[misc]
         pairs = [(o, g) for o, g in zip(self._differentiable(outputs), grads, strict=True) if g is not None]
         found = torch.autograd.grad(
             [o for o, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True, create_graph=True
@@ -48,9 +43,9 @@ class DoubleBackward:
 
     def _check(self, ctx: Any) -> None:
         hint = "run this region without compilation to differentiate it twice"
-        if self.joint.eager is None:
+        if self.eager is None:
             raise DoubleBackwardError(f"this graph does not know the function it was traced from; {hint}")
-        if any(f.changed for f in self.joint.facts.inputs):
+        if self.plan.changes_inputs:
             raise DoubleBackwardError(f"the region overwrites its inputs, so it cannot be run again; {hint}")
         if ctx.primals is None:
             raise DoubleBackwardError(
@@ -59,17 +54,17 @@ class DoubleBackward:
 
     @contextlib.contextmanager
     def _forward_state(self, ctx: Any) -> Any:
-        if self.joint.facts.random:
+        if self.plan.random:
             cpu, cuda = ctx.rng
             torch.set_rng_state(cpu)
             if cuda is not None:
                 torch.cuda.set_rng_state_all(cuda)
-        with self.joint.ambient_autocast():
+        with self.plan.autocast.entered():
             yield
 
     def _differentiable(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
         found = []
-        for _, desc in self.joint.of_kind("output", "base", "mutation", "symbol"):
+        for desc in self.plan.results:
             if not desc.differentiable:
                 continue
             out = outputs[desc.index]
@@ -80,7 +75,7 @@ class DoubleBackward:
 
     def _base(self, outputs: Sequence[Any], position: int) -> torch.Tensor:
         """The memory that output `position` and others show: an output that is not a view of it, or the views' base."""
-        facts = self.joint.facts.outputs
+        facts = self.plan.outputs
         group = [i for i, f in enumerate(facts) if f.kind == "view_of_value" and f.index == facts[position].index]
         for i in group:
             if not facts[i].steps:

@@ -14,18 +14,17 @@ import torch
 from triptych_aot_autograd.runtime.results import bind_step
 
 if TYPE_CHECKING:
-    from triptych_aot_autograd.joint_graph import JointGraph
+    from triptych_aot_autograd.runtime.plan import RuntimePlan
 
 Action = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], None]  # primals, values, symbols
 
 
-def make_epilogue(joint: JointGraph) -> Callable[[Sequence[Any], Sequence[Any]], None] | None:
+def make_epilogue(plan: RuntimePlan) -> Callable[[Sequence[Any], Sequence[Any]], None] | None:
     """A function of the primals and the graph's values; None where no input changes."""
-    results = joint.of_kind("output", "base", "mutation", "symbol")
-    first_symbol = next((i for i, (_, d) in enumerate(results) if d.kind == "symbol"), len(results))
-    new_values = {d.index: i for i, (_, d) in enumerate(results) if d.kind == "mutation"}
+    first_symbol = plan.first_symbol
+    new_values = {d.index: i for i, d in enumerate(plan.results) if d.kind == "mutation"}
     actions: list[Action] = []
-    for index, facts in enumerate(joint.facts.inputs):
+    for index, facts in enumerate(plan.inputs):
         for step in facts.metadata_steps:
             actions.append(_metadata(index, bind_step(step)))
         if index in new_values:

@@ -10,27 +10,16 @@ import bisect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
-from triptych_aot_autograd.facts import FunctionFacts
+from triptych_aot_autograd.runtime.plan import RuntimePlan, extent
 
 
-def _extent(tensor: torch.Tensor) -> int:
-    """Bytes from the tensor's first element to its last."""
-    if tensor.numel() == 0:
-        return 0
-    reach = sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
-    return (reach + 1) * tensor.element_size()
-
-
-def make_overlap_check(facts: FunctionFacts, examples: Sequence[Any]) -> Callable[[Sequence[Any]], bool] | None:
+def make_overlap_check(plan: RuntimePlan) -> Callable[[Sequence[Any]], bool] | None:
     """A predicate of the primals: True when they overlap harmfully. None when the function writes to no input."""
-    tensors = [i for i, f in enumerate(facts.inputs) if f.is_tensor]
-    changed = [i for i, f in enumerate(facts.inputs) if f.changed]
+    tensors = [i for i, f in enumerate(plan.inputs) if f.is_tensor]
+    changed = [i for i, f in enumerate(plan.inputs) if f.changed]
     if not changed or len(tensors) < 2:
         return None
-    static = all(type(n) is int for i in tensors for n in (*examples[i].size(), *examples[i].stride()))
-    extents = {i: _extent(examples[i]) for i in tensors} if static else None
+    extents = plan.extents
     written = set(changed)
     last: list[int] = []
 
@@ -40,7 +29,7 @@ def make_overlap_check(facts: FunctionFacts, examples: Sequence[Any]) -> Callabl
         if extents is not None and starts == last:
             return False
         before = last if extents is not None and len(last) == len(starts) else None
-        sizes = extents if extents is not None else {i: _extent(primals[i]) for i in tensors}
+        sizes = extents if extents is not None else {i: extent(primals[i]) for i in tensors}
         if before is not None and not any(
             a != b for i, a, b in zip(tensors, starts, before, strict=True) if i in written
         ):

@@ -14,7 +14,7 @@ import torch
 from triptych_aot_autograd.facts import OutputFacts, Step, SymbolRef
 
 if TYPE_CHECKING:
-    from triptych_aot_autograd.joint_graph import JointGraph
+    from triptych_aot_autograd.runtime.plan import RuntimePlan
 
 
 def bind_step(step: Step) -> Callable[[Any, Sequence[Any]], Any]:
@@ -57,14 +57,12 @@ def _replay(steps: Sequence[Step]) -> Callable[[Any, Sequence[Any]], Any]:
     return replay
 
 
-def make_results(joint: JointGraph) -> Callable[[Sequence[Any], Sequence[Any]], tuple] | None:
+def make_results(plan: RuntimePlan) -> Callable[[Sequence[Any], Sequence[Any]], tuple] | None:
     """A function of the primals and the graph's values that gives the flat outputs; None: the values are they."""
-    outputs = joint.facts.outputs
-    results = joint.of_kind("output", "base", "mutation", "symbol")
-    if [(o.kind, o.index) for o in outputs] == [("value", i) for i in range(len(results))]:
+    if [(o.kind, o.index) for o in plan.outputs] == [("value", i) for i in range(len(plan.results))]:
         return None
-    first_symbol = next((i for i, (_, d) in enumerate(results) if d.kind == "symbol"), len(results))
-    makers = [_maker(o) for o in outputs]
+    first_symbol = plan.first_symbol
+    makers = [_maker(o) for o in plan.outputs]
 
     def make(primals: Sequence[Any], values: Sequence[Any]) -> tuple:
         symbols = values[first_symbol:]
