@@ -137,9 +137,20 @@ def is_random(target: Any) -> bool:
     return all(argument.name != "philox_seed" for argument in target._schema.arguments)
 
 
-def has_effect(target: Any) -> bool:
-    """Whether an op matters although its results are not used: it draws random numbers, or gives nothing (a check)."""
-    return is_random(target) or (isinstance(target, OpOverload) and not target._schema.returns)
+def draws(node: torch.fx.Node) -> bool:
+    """Whether a node draws from a random number generator: attention without dropout does not, though its op can."""
+    if not is_random(node.target):
+        return False
+    for position, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if argument.name == "dropout_p":
+            given = node.args[position] if position < len(node.args) else node.kwargs.get("dropout_p", 0.0)
+            return not (isinstance(given, (int, float)) and given == 0)
+    return True
+
+
+def has_effect(node: torch.fx.Node) -> bool:
+    """Whether a node matters although its results are not used: it draws random numbers, or gives nothing (a check)."""
+    return draws(node) or (isinstance(node.target, OpOverload) and not node.target._schema.returns)
 
 
 def fake_view(mode: FakeTensorMode, source: Any, size: Any, stride: Any, offset: Any, dtype: torch.dtype) -> FakeTensor:

@@ -155,7 +155,7 @@ class _Emitter:
         epilogue = self.joint.of_kind("epilogue")
         wanted = [n for n in (*results, *tensors, *symbols, *[n for n, _ in epilogue]) if isinstance(n, Node)]
         wanted += [
-            n for n in self.joint.graph.nodes if compat.has_effect(n.target) and n.meta.get("phase") == "forward"
+            n for n in self.joint.graph.nodes if compat.has_effect(n) and n.meta.get("phase") == "forward"
         ]
         graph = Graph()
         copies: dict[Node, Node] = {}

@@ -80,6 +80,8 @@ def level(node: Node) -> Recompute:
             return wanted
     if node.target is compat.getitem:
         return level(node.args[0])  # type: ignore[arg-type]
+    if compat.is_random(node.target) and not compat.draws(node):
+        return Recompute.COSTLY
     return target_level(node.target)
 
 

@@ -100,7 +100,7 @@ def merge_equal_nodes(graph: Graph, held: set[Node]) -> int:
             continue
         try:
             key = (node.op, node.target, _freeze(node.args), _freeze(node.kwargs))
-            first = draws.match(key, node) if compat.is_random(node.target) else seen.setdefault(key, node)
+            first = draws.match(key, node) if compat.draws(node) else seen.setdefault(key, node)
         except TypeError:  # an argument that does not hash
             continue
         if first is node or (first in held and node in held):
@@ -156,7 +156,7 @@ def remove_dead_nodes(graph: Graph) -> int:
     """Nodes without users go, but for those with an effect: the generator has to advance, checks have to be made."""
     removed = 0
     for node in reversed(list(graph.nodes)):
-        if node.op not in ("placeholder", "output") and not node.users and not compat.has_effect(node.target):
+        if node.op not in ("placeholder", "output") and not node.users and not compat.has_effect(node):
             graph.erase_node(node)
             removed += 1
     return removed

@@ -1,7 +1,7 @@
 """Rules for whole torch functions, where the ops they would run below autograd cannot be traced.
 
 Recurrent layers pick a kernel by looking at tensor memory; torch has decompositions of them, which its Python
-dispatcher uses.
+dispatcher uses. Attention is asked for without masks that say nothing (see `attention`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.tracing.attention import MaskReader
 
 BY_PYTHON_DISPATCHER = frozenset(compat.recurrent_functions)
 
@@ -20,11 +21,17 @@ BY_PYTHON_DISPATCHER = frozenset(compat.recurrent_functions)
 class FunctionRules(TorchFunctionMode):
     """Active while the function is traced."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._masks = MaskReader()
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in BY_PYTHON_DISPATCHER:
             args = (_as_differentiable(args), *args[1:])
             with compat.python_dispatcher():
                 return func(*args, **(kwargs or {}))
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return self._masks.attention(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 

@@ -228,7 +228,7 @@ class _JointTracer:
         module = LazyGraphModule({name: t for name, t in recorder.constants.items()}, recorder.graph, "JointGraph")
         for index in self.lazy_bits:
             facts.inputs[index].lazy_bits = True
-        facts.random = any(compat.is_random(n.target) for n in recorder.graph.nodes)
+        facts.random = any(compat.draws(n) for n in recorder.graph.nodes)
         return JointGraph(module, descs, out_descs, facts, recorder.ops)
 
     def _output_name(self, output: GraphOutput) -> str:

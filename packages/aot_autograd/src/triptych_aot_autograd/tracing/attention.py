@@ -1,0 +1,142 @@
+"""Masks of attention that say nothing: found before `scaled_dot_product_attention` chooses its kernel.
+
+Libraries build a mask from index arithmetic alone where they cannot know, while they are traced, that none is needed.
+With such a mask attention takes a slower kernel, or none at all (a mask that is the same for all keys has a last stride
+of 0, which fused kernels refuse). A mask computed from constants is evaluated here: one that hides nothing is left out,
+and one that hides exactly the future becomes `is_causal`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.tracing.facts import Facts, TracedTensor
+
+aten = torch.ops.aten
+LARGEST = 1 << 22  # elements of any value that is evaluated
+MOST_OPS = 64  # that a mask may be computed by
+
+
+def _sdpa(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: Any = 0.0,
+    is_causal: Any = False,
+    *,
+    scale: Any = None,
+    enable_gqa: Any = False,
+) -> None:
+    """The signature of `torch.nn.functional.scaled_dot_product_attention`."""
+
+
+_SIGNATURE = inspect.signature(_sdpa)
+
+
+class MaskReader:
+    """What the masks of one trace are; each is looked at once."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Node, str] = {}
+
+    def attention(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """`scaled_dot_product_attention(*args, **kwargs)`, without a mask that says nothing."""
+        try:
+            bound = _SIGNATURE.bind(*args, **kwargs)
+        except TypeError:
+            return func(*args, **kwargs)  # raises what torch raises
+        given = bound.arguments
+        mask = given.get("attn_mask")
+        if type(mask) is TracedTensor and not mask.requires_grad and not given.get("is_causal"):
+            kind = self._kind(mask)
+            if kind:
+                given.update(attn_mask=None, is_causal=kind == "causal")
+        return func(*bound.args, **bound.kwargs)
+
+    def _kind(self, mask: TracedTensor) -> str:
+        """ "full": nothing is hidden; "causal": keys behind the query are; "": neither, or not known."""
+        if mask._generation != mask._storage.generation or mask.dim() < 2:
+            return ""
+        node = mask._value
+        found = self._kinds.get(node)
+        if found is None:
+            with compat.without_dispatch_modes(), compat.below_autograd(), compat.no_autocast():
+                value = _Evaluation().value(node)
+                found = "" if value is None else _kind_of(value)
+            self._kinds[node] = found
+        return found
+
+
+def _kind_of(mask: torch.Tensor) -> str:
+    core = mask[tuple([slice(0, 1) if step == 0 else slice(None) for step in mask.stride()])]
+    hidden = ~core if core.dtype is torch.bool else core != 0
+    if not bool(hidden.any()):
+        return "full"
+    queries, keys = mask.shape[-2:]
+    if queries != keys or core.shape[-2:] != mask.shape[-2:]:
+        return ""
+    future = torch.ones(queries, keys, dtype=torch.bool).triu(1)
+    if not bool((hidden == future).all()):
+        return ""
+    # An added number hides a score where nothing of it survives beside the scores that stay.
+    return "causal" if core.dtype is torch.bool or bool((core[hidden] <= torch.finfo(core.dtype).min).all()) else ""
+
+
+class _Evaluation:
+    """Computes one node from constants on the CPU; None where it depends on anything else, or would be dear."""
+
+    def __init__(self) -> None:
+        self._known: dict[Node, torch.Tensor | None] = {}
+
+    def value(self, node: Node) -> torch.Tensor | None:
+        """The numbers of the node. Sizes that are symbolic count as 1 where an axis is only repeated."""
+        if node not in self._known:
+            self._known[node] = None  # until it is known
+            if len(self._known) <= MOST_OPS and self._allowed(node):
+                self._known[node] = self._compute(node)
+        return self._known[node]
+
+    def _allowed(self, node: Node) -> bool:
+        target, facts = node.target, node.meta.get("facts")
+        if node.op != "call_function" or not isinstance(target, compat.OpOverload) or type(facts) is not Facts:
+            return False
+        if compat.has_effect(node) or target._schema.is_mutable:
+            return False
+        if target is aten.expand.default:
+            return True
+        if facts.symbolic:
+            return False
+        return compat.is_view_target(target) or torch.Size(facts.size).numel() <= LARGEST
+
+    def _compute(self, node: Node) -> torch.Tensor | None:
+        inputs = {n: self.value(n) for n in node.all_input_nodes if type(n.meta.get("facts")) is Facts}
+        if any(v is None for v in inputs.values()):
+            return None
+        if node.target is aten.expand.default:
+            source: Any = inputs[node.args[0]]  # type: ignore[index]
+            return source.expand(_repeats(node.args[1], source.shape))
+        if len(inputs) != len(node.all_input_nodes):
+            return None
+        args, kwargs = map_arg((node.args, node.kwargs), inputs.__getitem__)
+        args, kwargs = _on_cpu(args), {name: _on_cpu(v) for name, v in kwargs.items()}
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _repeats(size: Any, source: torch.Size) -> list[int]:
+    """The sizes to expand to, with a symbolic one as it is before."""
+    before = [1] * (len(size) - len(source)) + list(source)
+    return [n if type(n) is int else old for n, old in zip(size, before, strict=True)]
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return torch.device("cpu")
+    return type(value)([_on_cpu(v) for v in value]) if isinstance(value, (list, tuple)) else value
