@@ -1,0 +1,1 @@
+"""Capture on many architectures of `transformers`: graphs, breaks and right values, against torch.compile's capture."""
