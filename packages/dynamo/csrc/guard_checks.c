@@ -179,8 +179,7 @@ static int prepare_int_in(Op *op) {
     return 0;
 }
 
-/* data: count, slots */
-static int prepare_slots(Op *op) {
+int prepare_slots(Op *op) {
     Py_ssize_t count = PyTuple_GET_SIZE(op->object);
     int32_t *slots = op->data = PyMem_Malloc((count + 1) * sizeof(int32_t));
     if (slots == NULL) return PyErr_NoMemory(), -1;
@@ -214,13 +213,18 @@ static bool check_python_many(const Op *op, Run *run) {
     return is_true_result(result);
 }
 
-static int prepare_python(Op *op) {
+int prepare_call(Op *op) {
     PyObject *whole = op->object, *slots = PyTuple_GetItem(whole, 1);
     if (slots == NULL || !PyTuple_Check(slots)) return -1;
     op->object = slots;
     int status = prepare_slots(op);
     op->object = whole;
-    if (PyTuple_GET_SIZE(slots) > 16) op->step = check_python_many;
+    return status;
+}
+
+static int prepare_python(Op *op) {
+    int status = prepare_call(op);
+    if (status == 0 && *(int32_t *)op->data > 16) op->step = check_python_many;
     return status;
 }
 

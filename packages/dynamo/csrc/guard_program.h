@@ -94,6 +94,8 @@ const int32_t *apart_slots(const Op *op, int32_t *count);
 /* guard_checks.c */
 bool equal_exactly(PyObject *left, PyObject *right); /* same type and value, without numbers being confused */
 Py_ssize_t container_length(PyObject *object);       /* -1 when it is no container, no exception */
+int prepare_slots(Op *op); /* constant: slots; data: their number, and they */
+int prepare_call(Op *op);  /* the same of a constant (callable, slots) */
 bool check_mode(const Op *op, Run *run);
 bool mode_is(PyObject *reader, PyObject *expected);
 

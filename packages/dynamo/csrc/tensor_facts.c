@@ -4,9 +4,9 @@
 /* -- what is expected of a tensor */
 typedef struct {
     int32_t dtype, device_type, device_index; /* device_index -2: any */
-    int32_t requires_grad;
+    int32_t requires_grad; /* -1: any */
     int64_t dims;
-    int64_t dispatch_keys;
+    int64_t dispatch_keys, key_mask;
     bool has_strides, has_keys;
     int64_t extents[]; /* sizes, then strides; FREE where anything goes */
 } Expected;
@@ -24,12 +24,12 @@ static int read_extents(PyObject *tuple, int64_t *out) {
 }
 
 /* constant: (class, dtype code, device type, device index, requires_grad, sizes, strides or None, keys or None, dtype,
- * device) */
+ * device, mask of keys) */
 static int prepare_tensor(Op *op) {
-    PyObject *cls, *sizes, *strides, *keys, *dtype, *device;
+    PyObject *cls, *sizes, *strides, *keys, *dtype, *device, *mask;
     int code, device_type, device_index, requires_grad;
-    if (!PyArg_ParseTuple(op->object, "O!iiipO!OOOO", &PyType_Type, &cls, &code, &device_type, &device_index,
-                          &requires_grad, &PyTuple_Type, &sizes, &strides, &keys, &dtype, &device))
+    if (!PyArg_ParseTuple(op->object, "O!iiiiO!OOOOO", &PyType_Type, &cls, &code, &device_type, &device_index,
+                          &requires_grad, &PyTuple_Type, &sizes, &strides, &keys, &dtype, &device, &mask))
         return -1;
     if (torch_api.tensor_type == NULL || !PyType_IsSubtype((PyTypeObject *)cls, torch_api.tensor_type)) {
         PyErr_SetString(PyExc_TypeError, "tensor guards need init_torch first, and a class of tensors");
@@ -41,7 +41,9 @@ static int prepare_tensor(Op *op) {
     *expected = (Expected){code, device_type, device_index, requires_grad, dims};
     expected->has_strides = strides != Py_None;
     expected->has_keys = keys != Py_None;
-    if (expected->has_keys) expected->dispatch_keys = (int64_t)PyLong_AsUnsignedLongLongMask(keys);
+    expected->key_mask = (int64_t)PyLong_AsUnsignedLongLongMask(mask);
+    if (expected->has_keys)
+        expected->dispatch_keys = (int64_t)PyLong_AsUnsignedLongLongMask(keys) & expected->key_mask;
     if (expected->has_strides && (!PyTuple_Check(strides) || PyTuple_GET_SIZE(strides) != dims)) {
         PyErr_SetString(PyExc_ValueError, "as many strides as sizes");
         return -1;
@@ -58,6 +60,7 @@ static inline bool fits(const int64_t *expected, const int64_t *actual, int64_t 
 }
 
 static bool same_grad_flag(PyObject *tensor, int expected) {
+    if (expected < 0) return true;
     if (torch_api.impl_requires_grad) return torch_api.impl_requires_grad(impl_of(tensor)) == expected;
     PyGetSetDef *getter = torch_api.requires_grad->d_getset;
     PyObject *value = getter->get(tensor, getter->closure);
@@ -67,10 +70,11 @@ static bool same_grad_flag(PyObject *tensor, int expected) {
     return same;
 }
 
-static bool same_keys(PyObject *tensor, int64_t expected) {
-    if (torch_api.key_word && is_direct(tensor)) return (int64_t)impl_of(tensor)[torch_api.key_word] == expected;
+static bool same_keys(PyObject *tensor, const Expected *expected) {
+    const int64_t keys = expected->dispatch_keys, mask = expected->key_mask;
+    if (torch_api.key_word && is_direct(tensor)) return ((int64_t)impl_of(tensor)[torch_api.key_word] & mask) == keys;
     PyObject *value = PyObject_CallOneArg(torch_api.dispatch_keys, tensor);
-    bool same = value && PyLong_Check(value) && (int64_t)PyLong_AsUnsignedLongLongMask(value) == expected;
+    bool same = value && PyLong_Check(value) && ((int64_t)PyLong_AsUnsignedLongLongMask(value) & mask) == keys;
     Py_XDECREF(value);
     PyErr_Clear();
     return same;
@@ -118,7 +122,7 @@ static bool check_by_attributes(const Op *op, PyObject *tensor) {
     PyObject *flag = expected->requires_grad ? Py_True : Py_False;
     if (!attribute_equals(tensor, "dtype", PyTuple_GET_ITEM(op->object, 8))) return false;
     if (!attribute_equals(tensor, "device", PyTuple_GET_ITEM(op->object, 9))) return false;
-    if (!attribute_equals(tensor, "requires_grad", flag)) return false;
+    if (expected->requires_grad >= 0 && !attribute_equals(tensor, "requires_grad", flag)) return false;
     if (!tuple_fits(PyObject_GetAttrString(tensor, "shape"), expected->extents, expected->dims)) return false;
     if (!expected->has_strides) return true;
     PyObject *name = PyUnicode_InternFromString("stride"), *strides = PyObject_CallMethodNoArgs(tensor, name);
@@ -135,7 +139,7 @@ static bool check_tensor(const Op *op, Run *run) {
     } else if (!check_by_attributes(op, tensor)) {
         return false;
     }
-    return !expected->has_keys || same_keys(tensor, expected->dispatch_keys);
+    return !expected->has_keys || same_keys(tensor, expected);
 }
 
 /* -- integers of a tensor, memory, modes */
@@ -210,6 +214,18 @@ static bool check_grad_mode(const Op *op, Run *run) {
     return truth == op->flag;
 }
 
+/* constant: (a callable that tells whether gradients are on, slots): off, or wanted for none of the tensors */
+static bool check_no_gradients(const Op *op, Run *run) {
+    const int32_t *slots = op->data;
+    if (torch_api.grad_enabled ? !torch_api.grad_enabled() : mode_is(PyTuple_GET_ITEM(op->object, 0), Py_False))
+        return true;
+    for (int32_t i = 1; i <= slots[0]; i++)
+        if (!PyObject_TypeCheck(run->slots[slots[i]], torch_api.tensor_type) ||
+            !same_grad_flag(run->slots[slots[i]], false))
+            return false;
+    return true;
+}
+
 /* constant: (reader, expected) for a torch without the quick function */
 static bool check_inference_mode(const Op *op, Run *run) {
     return torch_api.inference_enabled ? torch_api.inference_enabled() == op->flag : check_mode(op, run);
@@ -256,6 +272,7 @@ PyObject *tensor_facts(PyObject *module, PyObject *tensor) {
 
 const OpRow TENSOR_ROWS[] = {
     {"tensor", check_tensor, prepare_tensor},
+    {"no_gradients", check_no_gradients, prepare_call},
     {"grad_mode", check_grad_mode},
     {"inference_mode", check_inference_mode},
     {"dispatch_modes", check_dispatch_modes, prepare_dispatch_modes},

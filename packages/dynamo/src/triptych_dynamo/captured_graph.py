@@ -108,7 +108,7 @@ def bind(function: FunctionType, owner: Any, args: tuple[Any, ...], kwargs: dict
 
 
 def _captured(result: CompiledFrame, function: FunctionType, owner: Any) -> CapturedGraph:
-    assert result.code is not None and result.trace is not None
+    assert result.code is not None
     module = result.graph_module
     if module is None:
         module = fx.GraphModule(torch.nn.Module(), _empty_graph())
@@ -117,7 +117,7 @@ def _captured(result: CompiledFrame, function: FunctionType, owner: Any) -> Capt
     return CapturedGraph(
         module,
         result.guards,
-        {node.name: str(source) for node, source in result.trace.graph.inputs.items()},
+        {node.name: str(source) for node, source in result.inputs.items()},
         [node.name for node in output.args[0]],
         function,
         owner,

@@ -21,7 +21,7 @@ from triptych_dynamo.emit.cut import Cut
 from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body, takes_list
 from triptych_dynamo.errors import GraphBreakError, TracedException, TracerFault, Unsupported
 from triptych_dynamo.interpreter.root_locals import RootLocals
-from triptych_dynamo.sources import CellSource, LocalSource
+from triptych_dynamo.sources import CellSource, LocalSource, Source
 from triptych_dynamo.trace.modes import guard_modes, preserved_modes
 from triptych_dynamo.trace.plan import CutHere, Plan
 from triptych_dynamo.trace.trace import Trace
@@ -55,13 +55,14 @@ class CompiledFrame:
         guards: the facts under which it is right.
         graph_module: the graph, or None when there is nothing to compute.
         break_reason: why the graph ends before the frame does.
+        inputs: where the graph's placeholders are read.
     """
 
     code: CodeType | None
     guards: list[Guard] = field(default_factory=list)
     graph_module: fx.GraphModule | None = None
     break_reason: Unsupported | None = None
-    trace: Trace | None = None
+    inputs: dict[fx.Node, Source] = field(default_factory=dict)
 
 
 class Attempt:
@@ -86,6 +87,11 @@ class Attempt:
         self.layout = layout
         self.function = function
         self.arguments = arguments
+
+    def release(self) -> None:
+        """Let go of the program's objects: the trace is full of cycles, and would keep them until these are found."""
+        self.arguments = {}
+        self.trace.release()
 
     def make_frame(self) -> Frame:
         """The root frame, filled as the layout says."""
@@ -150,6 +156,8 @@ class FrameCompiler:
                     return CompiledFrame(None, list(attempt.trace.guards.values()), None, error)
             except TracedException:
                 return None
+            finally:
+                attempt.release()
         return CompiledFrame(None, [], None, plan.reason)
 
     def _attempt(self, attempt: Attempt, plan: Plan) -> CompiledFrame:
@@ -181,7 +189,8 @@ class FrameCompiler:
     ) -> CompiledFrame:
         code = writer.write(body)
         attempt.trace.finish_guards()
-        return CompiledFrame(code, list(attempt.trace.guards.values()), writer.graph_module, reason, attempt.trace)
+        guards, inputs = list(attempt.trace.guards.values()), dict(attempt.trace.graph.inputs)
+        return CompiledFrame(code, guards, writer.graph_module, reason, inputs)
 
 
 def _run_guarded(frame: Frame) -> tuple[Value | None, Unsupported | None]:

@@ -4,11 +4,13 @@ import collections
 import contextlib
 import types
 import weakref
+from dataclasses import replace
 
 import pytest
 import sympy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from triptych_dynamo._torch_compat import dispatch_keys
 from triptych_dynamo.guards import torch_facts
 from triptych_dynamo.guards.facts import KINDS, Apart, Guard, PythonFact, ShapeFact, TensorFacts
 from triptych_dynamo.guards.program import compile_guards
@@ -29,6 +31,7 @@ from triptych_dynamo.sources import (
     TensorStrideSource,
     TypeSource,
 )
+from triptych_dynamo.trace.autograd_facts import inference_keys
 
 X, Y = LocalSource("x"), LocalSource("y")
 FREE = "free"
@@ -149,6 +152,7 @@ def test_values(guard, good, bad):
 
 def test_every_kind_is_tested_and_described():
     tested = {row[0].kind for row in ROWS} | {"same_as", "not_same_as", "distinct", "tensor", "no_overlap", "mode"}
+    tested |= {"no_gradients"}
     assert tested == set(KINDS)
     assert reason(Guard("equals", X, 3), 4) == "L['x'] == 3: it is 4"
     assert reason(Guard("length", X, 3), [1]) == "len(L['x']) == 3: its length is 1"
@@ -478,6 +482,27 @@ def test_no_overlap(binding):
     whole = torch.zeros(9, 9)
     assert not holds(Guard("no_overlap", None, Apart((X,), (Y,))), whole[:, 0], whole[4, 1:])
     assert reason(guard, base, "no tensor")
+
+
+def test_no_gradient_is_asked_for(binding):
+    plain, asking = torch.ones(2), torch.ones(2, requires_grad=True)
+    guard = Guard("no_gradients", None, (X, Y))
+    assert holds(guard, plain, plain) and "L['y'] requires one" in reason(guard, plain, asking)
+    assert not holds(guard, plain, "no tensor")
+    with torch.no_grad():
+        assert holds(guard, plain, asking) and holds(guard, asking, plain)
+
+
+def test_facts_that_do_not_count(binding):
+    facts = TensorFacts(torch.Tensor, torch.float32, torch.device("cpu"), None, (2,), (1,))
+    keys = replace(facts, dispatch_keys=dispatch_keys(torch.ones(2)))
+    with torch.inference_mode():
+        inferred = torch.ones(2)
+    for tensor in (torch.ones(2), torch.ones(2, requires_grad=True)):
+        assert holds(Guard("tensor", X, keys), tensor)
+    assert not holds(Guard("tensor", X, keys), inferred)
+    masked = Guard("tensor", X, replace(keys, key_mask=~inference_keys()))
+    assert holds(masked, inferred) and holds(masked, torch.ones(2)) and not holds(masked, torch.ones(2)._neg_view())
 
 
 # -- modes -----------------------------------------------------------------------------------------------------------

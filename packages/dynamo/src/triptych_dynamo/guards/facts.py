@@ -15,11 +15,15 @@ from triptych_dynamo.sources import Source
 
 @dataclass(frozen=True)
 class GuardKind:
-    """A row of the table: `cost` orders checks, cheapest first; `text` is a format over source and value."""
+    """A row of the table: `cost` orders checks, cheapest first; `text` is a format over source and value.
+
+    A `sourceless` kind names its sources, if any, in its value.
+    """
 
     name: str
     cost: int
     text: str
+    sourceless: bool = False
 
 
 KINDS: dict[str, GuardKind] = {
@@ -32,7 +36,7 @@ KINDS: dict[str, GuardKind] = {
         ),  # value: weakref.ref, or an object that is then held weakly in C; dead: violated
         GuardKind("same_as", 2, "{source} is {value}"),  # value: another Source; both must give one object
         GuardKind("not_same_as", 2, "{source} is not {value}"),  # value: another Source
-        GuardKind("distinct", 3, "{value} is another object"),  # value: Apart
+        GuardKind("distinct", 3, "{value} is another object", sourceless=True),  # value: Apart
         GuardKind("equals", 2, "{source} == {value!r}"),  # value: constant; type must match exactly too (True is not 1)
         GuardKind("length", 2, "len({source}) == {value}"),  # value: int; list, tuple, dict, set
         GuardKind("truth", 2, "bool({source}) is {value}"),  # value: bool; containers by length
@@ -45,10 +49,13 @@ KINDS: dict[str, GuardKind] = {
         GuardKind("set_is", 4, "{source} == {value!r}"),  # value: frozenset of constants
         GuardKind("int_in", 2, "{value[0]} <= {source} <= {value[1]}"),  # an int that became symbolic: type and bounds
         GuardKind("tensor", 5, "{source}: {value}"),  # value: TensorFacts
-        GuardKind("no_overlap", 6, "{value} is in other memory"),  # value: Apart, of tensors
-        GuardKind("mode", 1, "{value}"),  # value: (name, expected): grad, inference, autocast..., default dtype/device
-        GuardKind("shape", 7, "{value}"),  # value: ShapeFact
-        GuardKind("python", 9, "{value}"),  # value: PythonFact; last resort, any callable
+        GuardKind("no_overlap", 6, "{value} is in other memory", sourceless=True),  # value: Apart, of tensors
+        # value: (name, expected): grad, inference, autocast..., default dtype/device
+        GuardKind("mode", 1, "{value}", sourceless=True),
+        # value: tuple of tensor Sources; one of them may require a gradient where gradients are off
+        GuardKind("no_gradients", 6, "no gradient of {value} is asked for", sourceless=True),
+        GuardKind("shape", 7, "{value}", sourceless=True),  # value: ShapeFact
+        GuardKind("python", 9, "{value}", sourceless=True),  # value: PythonFact; last resort, any callable
     )
 }
 
@@ -60,10 +67,11 @@ class TensorFacts:
     cls: type  # torch.Tensor, torch.nn.Parameter, a subclass
     dtype: Any  # torch.dtype
     device: Any  # torch.device
-    requires_grad: bool
+    requires_grad: bool | None  # None: not guarded
     sizes: tuple[int | None, ...]
     strides: tuple[int | None, ...] | None  # None: not guarded (as many as sizes otherwise)
     dispatch_keys: int | None = None  # raw key set where it is not implied by the rest (conj, neg, inference ...)
+    key_mask: int = -1  # the keys that count
 
     def __str__(self) -> str:
         return (
@@ -120,6 +128,8 @@ class Guard:
 
     def __str__(self) -> str:
         value = self.value
+        if isinstance(value, tuple) and value and all(isinstance(item, Source) for item in value):
+            value = ", ".join(map(str, value))
         if self.kind in ("is", "is_weak", "type_is"):
             value = getattr(value, "__qualname__", None) or repr(value)[:60]
         return KINDS[self.kind].text.format(source=self.source, value=value)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
+import torch
+
 from triptych_dynamo._eval_frame import GuardProgram
 from triptych_dynamo.guards import modes
 from triptych_dynamo.guards.facts import KINDS, Guard
@@ -202,6 +204,12 @@ def _apart(builder: ProgramBuilder, index: int, guard: Guard) -> None:
     builder.emit(guard.kind, index, flag=int(guard.kind == "no_overlap"), constant=constant)
 
 
+def _no_gradients(builder: ProgramBuilder, index: int, guard: Guard) -> None:
+    ensure_bound()
+    slots = tuple(builder.read(source, index) for source in guard.value)
+    builder.emit(guard.kind, index, constant=(torch.is_grad_enabled, slots))
+
+
 def _groups(guard: Guard) -> tuple[tuple[Source, ...], tuple[Source, ...]]:
     return guard.value.sources, guard.value.others
 
@@ -317,6 +325,7 @@ _CHECKS: dict[str, Check] = {
     "tensor": _tensor,
     "no_overlap": _apart,
     "mode": _mode,
+    "no_gradients": _no_gradients,
     "shape": _shape,
     "python": _python,
 }

@@ -284,9 +284,9 @@ def _extent_mismatch(facts: TensorFacts, value: Any) -> Found:
 
 
 def _flag_mismatch(facts: TensorFacts, value: Any) -> Found:
-    if bool(value.requires_grad) != bool(facts.requires_grad):
+    if facts.requires_grad is not None and bool(value.requires_grad) != facts.requires_grad:
         return f"requires_grad mismatch: expected {facts.requires_grad}, got {value.requires_grad}"
-    if facts.dispatch_keys is not None and facts.dispatch_keys != dispatch_keys(value):
+    if facts.dispatch_keys is not None and (facts.dispatch_keys ^ dispatch_keys(value)) & facts.key_mask:
         return f"dispatch key mismatch: got {dispatch_keys(value):#x}, expected {facts.dispatch_keys:#x}"
     return None
 
@@ -348,6 +348,13 @@ def _no_overlap(guard: Guard, read: Reader) -> Found:
     return _meeting(guard, lambda source: _memory(read(source)), "{} and {} share memory")
 
 
+def _no_gradients(guard: Guard, read: Reader) -> Found:
+    if not torch.is_grad_enabled():
+        return None
+    asking = next((source for source in guard.value if getattr(read(source), "requires_grad", True)), None)
+    return _found(asking is None, lambda: f"{asking} requires one, and gradients are on")
+
+
 def _mode(guard: Guard, read: Reader) -> Found:
     name, expected = guard.value
     actual = modes.reader(name)()
@@ -373,6 +380,7 @@ _OF_MANY: dict[str, Callable[[Guard, Reader], Found]] = {
     "not_same_as": _not_same,
     "distinct": _distinct,
     "no_overlap": _no_overlap,
+    "no_gradients": _no_gradients,
     "mode": _mode,
     "shape": _shape,
     "python": _python,

@@ -12,6 +12,7 @@ from triptych_dynamo._torch_compat import TensorBase, dispatch_keys
 from triptych_dynamo.guards.facts import TensorFacts
 
 ANY_INDEX = -2  # a device index that is not checked
+ANY_FLAG = -1  # a flag that is not checked
 
 
 def bind(direct: bool = True) -> bool:
@@ -85,10 +86,11 @@ def constant_of(facts: TensorFacts) -> tuple[Any, ...]:
         dtype_code(facts.dtype),
         kind,
         index,
-        bool(facts.requires_grad),
+        ANY_FLAG if facts.requires_grad is None else int(facts.requires_grad),
         tuple(facts.sizes),
         None if facts.strides is None else tuple(facts.strides),
         facts.dispatch_keys,
         facts.dtype,
         facts.device,
+        facts.key_mask,
     )

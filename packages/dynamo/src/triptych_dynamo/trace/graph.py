@@ -49,6 +49,7 @@ class GraphBuilder:
         self.by_fake: dict[int, tuple[Any, Value]] = {}  # id of a fake tensor -> (it, its value)
         self.input_versions: dict[fx.Node, int] = {}
         self.calls = 0
+        self.grad_enabled = False  # some call was made with gradients enabled
         self._last_input: fx.Node | None = None
 
     # -- inputs ------------------------------------------------------------------------------------------------------
@@ -82,6 +83,7 @@ class GraphBuilder:
         if has_effect(target) or before != [_version(operand) for operand in operands]:
             node.meta["effect"] = True
         self.calls += 1
+        self.grad_enabled |= torch.is_grad_enabled()
         return wrap_result(tx, node, result)
 
     def run_fake(self, tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:

@@ -47,3 +47,7 @@ class Inputs:
     def real_tensor(self, value: TensorValue) -> torch.Tensor:
         """The real tensor behind an input."""
         return self._real[value]
+
+    def release(self) -> None:
+        """Let go of the real tensors."""
+        self._real.clear()

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo.errors import TracedException, Unsupported
-from triptych_dynamo.guards.facts import Apart, Guard
+from triptych_dynamo.guards.facts import KINDS, Apart, Guard
 from triptych_dynamo.interpreter.frame import Frame
 from triptych_dynamo.sources import PinnedSource, Source, is_owned
 from triptych_dynamo.trace.attributes import TensorAttributes
+from triptych_dynamo.trace.autograd_facts import relax_autograd
 from triptych_dynamo.trace.effects import Effects
 from triptych_dynamo.trace.graph import GraphBuilder
 from triptych_dynamo.trace.inputs import Inputs
@@ -64,6 +65,7 @@ class Trace:
         self.scopes: dict[int, GlobalScope] = {}
         self.root: Frame | None = None
         self.last_line = ""
+        self.autograd_read = False  # the program asked what gradients a tensor or the mode has
         self.steps = 0  # root instructions run so far
         self.undo: list[tuple[Callable[[Any], Any], Any]] = []  # (setter, value before) of switches set while tracing
         self._wrapped: dict[int, tuple[Any, Value]] = {}
@@ -93,7 +95,7 @@ class Trace:
         """Add a guard once. Guards without a source (constants of the trace) are dropped, except the sourceless
         kinds.
         """
-        if source is None and kind not in ("mode", "shape", "no_overlap", "distinct", "python"):
+        if source is None and not KINDS[kind].sourceless:
             return
         if isinstance(source, PinnedSource) and kind in ("is", "is_weak", "type_is"):
             return
@@ -241,12 +243,22 @@ class Trace:
         Tensors that modules own are taken as they are now relative to each other; pairs with another input are guarded.
         """
         self.shapes.add_guards(self)
+        relax_autograd(self)
         self._guard_distinct()
         tensors = [source for node, source in self.graph.inputs.items() if isinstance(node.meta["val"], torch.Tensor)]
         written = [self.graph.inputs[node] for node in self.graph.mutated_inputs() if node in self.graph.inputs]
         free = [source for source in tensors if not is_owned(source)]
         self._guard_apart("no_overlap", [source for source in written if is_owned(source)], free)
         self._guard_apart("no_overlap", [source for source in written if not is_owned(source)], tensors)
+
+    def release(self) -> None:
+        """Drop everything that holds an object of the program."""
+        self._wrapped.clear()
+        self._by_source = (0, {})
+        self.inputs.release()
+        self.frames.clear()
+        self.scopes.clear()
+        self.root = None
 
     def _guard_distinct(self) -> None:
         """Objects that the program changed are none of the others of their type that it read."""

@@ -28,6 +28,13 @@ _FACTS = frozenset(
         *("is_vulkan", "is_xla", "is_hpu", "is_ipu", "is_mtia", "is_ort", "names", "retains_grad", "output_nr"),
     }
 )
+# Attributes and methods whose answer hangs on gradients, or on inference mode.
+_AUTOGRAD = frozenset(
+    {
+        *("requires_grad", "is_leaf", "retains_grad", "output_nr", "is_inference", "grad", "grad_fn", "backward"),
+        *("requires_grad_", "detach_", "retain_grad", "register_hook", "register_post_accumulate_grad_hook"),
+    }
+)
 # Attributes that are tensors: one graph node each.
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 # Methods that answer with facts known while tracing.
@@ -94,6 +101,7 @@ class TensorValue(Value):
 
     # -- attributes ----------------------------------------------------------------------------------------------------
     def get_attr(self, tx: Frame, name: str) -> Value:
+        tx.trace.autograd_read |= name in _AUTOGRAD
         if name in _FACTS:
             return tx.constant(getattr(self.fake, name))
         if name in _ATTRIBUTES:
@@ -121,6 +129,7 @@ class TensorValue(Value):
 
     # -- calls ---------------------------------------------------------------------------------------------------------
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        tx.trace.autograd_read |= name in _AUTOGRAD
         handler = _METHODS.get(name)
         if handler is not None:
             result = handler(self, tx, args, kwargs)
