@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     ShapeEnv,
 )
+from torch.utils._sympy.printers import PythonPrinter
 
 __all__ = [
     "assert_async",
@@ -51,6 +53,7 @@ __all__ = [
     "make_dual",
     "make_fake_mode",
     "new_symbol",
+    "number_of_expression",
     "OpOverload",
     "OpOverloadPacket",
     "runtime_assert",
@@ -58,6 +61,7 @@ __all__ = [
     "saved_tensor_hook_switches",
     "set_grad_enabled",
     "ShapeEnv",
+    "symbolic_float",
     "symbolic_int",
     "tensor_version",
     "TensorBase",
@@ -178,6 +182,37 @@ def symbolic_int(shape_env: ShapeEnv, expression: Any) -> Any:
     """A SymInt of a sympy expression over symbols of `shape_env`."""
     hint = int(expression.xreplace(dict(shape_env.backed_var_to_val)))
     return shape_env.create_symintnode(expression, hint=hint)
+
+
+def symbolic_float(shape_env: ShapeEnv, value: float, name: str) -> tuple[Any, Any]:
+    """A new symbol for a float that is `value` (finite) in this run, and its SymFloat."""
+    symbol = shape_env.create_symbol(
+        value, NamedSource(name), DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
+    )
+    return symbol, shape_env.create_symfloatnode(symbol, hint=value)
+
+
+class _NumberPrinter(PythonPrinter):
+    """Python text of an expression, floats with all their digits."""
+
+    def _print_Float(self, expr: Any) -> str:  # noqa: N802 - sympy's name
+        return repr(float(expr))
+
+
+_EXPRESSIONS: dict[Any, Callable[..., Any]] = {}
+
+
+def number_of_expression(expression: Any, symbols: Sequence[Any]) -> Callable[..., Any]:
+    """A sympy expression over numbers as a Python function of the symbols, one for equal expressions."""
+    key = (expression, tuple(symbols))
+    function = _EXPRESSIONS.get(key)
+    if function is None:
+        text = _NumberPrinter().doprint(expression)
+        source = f"lambda {', '.join(map(str, symbols))}: {text}"
+        function = eval(source, {"math": math, "torch": torch})
+        function.__name__ = text
+        _EXPRESSIONS[key] = function
+    return function
 
 
 def is_fake(obj: Any) -> bool:

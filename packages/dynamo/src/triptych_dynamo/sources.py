@@ -216,6 +216,55 @@ class TensorOffsetSource(Source):
         return f"{self.base}.storage_offset()"
 
 
+@dataclass(frozen=True, eq=False)
+class LiteralSource(Source):
+    """A number that is the same in every run: an operand of a `ComputedSource`. 1, 1.0 and True are three of them."""
+
+    base = None
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LiteralSource) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[type, str]:
+        return type(self.value), repr(self.value)
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True)
+class ComputedSource(Source):
+    """`function(*operands)`: a number that Python computes from other numbers of the call; `function` is pure."""
+
+    __hash__ = _cached_hash
+    base = None
+    function: Any
+    operands: tuple[Source, ...]
+
+    def path(self) -> Iterator[Source]:
+        """All that the operands are read through, then this source."""
+        for operand in self.operands:
+            yield from operand.path()
+        yield self
+
+    def __str__(self) -> str:
+        name = getattr(self.function, "__name__", None) or repr(self.function)
+        symbol = _SYMBOLS.get(name)
+        if symbol is not None and len(self.operands) == 2:
+            return f"({self.operands[0]} {symbol} {self.operands[1]})"
+        return f"{name}({', '.join(map(str, self.operands))})"
+
+
+_SYMBOLS = {
+    **{"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"},
+    **{"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="},
+}  # how functions of `operator` are written
+
+
 def is_owned(source: Source) -> bool:
     """Whether the path goes through an instance dictionary, as that of a module's parameter or buffer does."""
     return any(isinstance(step, InstanceDictSource) for step in source.path())

@@ -116,6 +116,13 @@ def _tensor_method(name: str, has_dim: bool) -> Callable[[Writer, Any], None]:
     return read
 
 
+def _computed(cg: Writer, source: Any) -> None:
+    cg.load_object(source.function)
+    for operand in source.operands:
+        cg.load_source(operand)
+    cg.call(len(source.operands))
+
+
 _ROWS: dict[type[s.Source], Callable[[Writer, Any], None]] = {
     s.LocalSource: _local,
     s.CellSource: _cell,
@@ -131,4 +138,6 @@ _ROWS: dict[type[s.Source], Callable[[Writer, Any], None]] = {
     s.TensorSizeSource: _tensor_method("size", True),
     s.TensorStrideSource: _tensor_method("stride", True),
     s.TensorOffsetSource: _tensor_method("storage_offset", False),
+    s.LiteralSource: lambda cg, source: cg.load_const(source.value),
+    s.ComputedSource: _computed,
 }

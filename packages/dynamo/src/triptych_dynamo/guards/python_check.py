@@ -22,12 +22,14 @@ from triptych_dynamo.guards.shape_program import as_function
 from triptych_dynamo.sources import (
     AttrSource,
     CellSource,
+    ComputedSource,
     ContentSource,
     DictKeySource,
     GlobalSource,
     GradSource,
     InstanceDictSource,
     ItemSource,
+    LiteralSource,
     LocalSource,
     PinnedSource,
     Source,
@@ -105,6 +107,8 @@ _STEPS: dict[type, Callable[[Reader, Any, Any], Any]] = {
     TensorSizeSource: lambda reader, step, base: base.size(step.dim),
     TensorStrideSource: lambda reader, step, base: base.stride(step.dim),
     TensorOffsetSource: lambda reader, step, base: base.storage_offset(),
+    LiteralSource: lambda reader, step, base: step.value,
+    ComputedSource: lambda reader, step, base: step.function(*[reader.known[operand] for operand in step.operands]),
 }
 
 

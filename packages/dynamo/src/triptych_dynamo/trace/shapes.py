@@ -11,22 +11,27 @@ from triptych_dynamo._torch_compat import (
     ShapeEnv,
     make_fake_mode,
     new_symbol,
+    number_of_expression,
+    symbolic_float,
     symbolic_int,
 )
 from triptych_dynamo.guards.facts import ShapeFact
+from triptych_dynamo.guards.number_facts import truth_fact
+from triptych_dynamo.guards.shape_program import INT64_MAX, INT64_MIN
 from triptych_dynamo.marks import user_marks
-from triptych_dynamo.sources import TensorSizeSource, TensorStrideSource, is_owned
+from triptych_dynamo.sources import ComputedSource, TensorSizeSource, TensorStrideSource, is_owned
 from triptych_dynamo.trace.history import History
+from triptych_dynamo.values.numbers import NumberValue
 from triptych_dynamo.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
+    from torch import fx
+
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.sources import Source
     from triptych_dynamo.trace.trace import Trace
     from triptych_dynamo.values.base import Value
     from triptych_dynamo.values.tensor import TensorValue
-
-_INT64 = (-(2**63), 2**63 - 1)
 
 
 class Shapes:
@@ -112,22 +117,40 @@ class Shapes:
     # -- numbers -----------------------------------------------------------------------------------------------------
     def number_input(self, tx: Frame, obj: Any, source: Source) -> Value | None:
         """The symbolic value of a number from outside, or None when it is taken as a constant."""
-        if type(obj) is not int or self.dynamic is False:
+        if self.dynamic is False or not self._is_symbolic_number(obj, source):
             return None
-        if not self.history.varies(source, obj) or obj in (0, 1):
+        if type(obj) is float:
+            tx.guard("type_is", source, float)
+            return NumberValue(obj, source)
+        if not INT64_MIN <= obj <= INT64_MAX:
             return None
-        if not _INT64[0] <= obj <= _INT64[1]:
-            return None
+        tx.guard("int_in", source, (INT64_MIN, INT64_MAX))
+        return self.integer_of(tx, obj, source)
+
+    def _is_symbolic_number(self, obj: Any, source: Source) -> bool:
+        varies = self.history.varies(source, obj)
+        return varies or (bool(self.dynamic) and not is_owned(source))
+
+    def integer_of(self, tx: Frame, number: int, source: Source) -> Value:
+        """The symbolic value of an integer that is read or computed at `source` before the graph runs."""
         known = tx.trace.number_inputs.get(source)
         if known is None:
-            symbol = new_symbol(self.env, obj, str(source), duck=False)
+            symbol = new_symbol(self.env, number, str(source), duck=False)
             self.sources.setdefault(symbol, []).append(source)
             sym = symbolic_int(self.env, symbol)
-            tx.guard("int_in", source, _INT64)
-            self.facts.append((sympy.Or(symbol < 0, symbol > 1, evaluate=False), {}))
             node = tx.trace.graph.add_input(source, sym)
             known = tx.trace.number_inputs[source] = SymbolicValue(node, sym, source)
         return known
+
+    def float_node(self, tx: Frame, number: float, source: Source) -> fx.Node:
+        """The graph's input for a float that is read or computed at `source` before the graph runs."""
+        known = tx.trace.number_inputs.get(source)
+        if known is None:
+            symbol, sym = symbolic_float(self.env, number, str(source))
+            self.sources[symbol] = [source]
+            node = tx.trace.graph.add_input(source, sym)
+            known = tx.trace.number_inputs[source] = SymbolicValue(node, sym, source)
+        return known.node
 
     def size_value(self, tx: Frame, tensor: TensorValue, dim: int, size: Any) -> Value:
         """`tensor.size(dim)` of a symbolic size."""
@@ -177,7 +200,11 @@ class Shapes:
             return
         symbols = sorted(expression.free_symbols, key=str)
         known = {symbol: extra.get(symbol) or self._source(symbol) for symbol in symbols}
-        trace.guard("shape", None, ShapeFact(expression, tuple(known.items())))
+        if all(symbol.is_integer and not isinstance(source, ComputedSource) for symbol, source in known.items()):
+            trace.guard("shape", None, ShapeFact(expression, tuple(known.items())))
+            return
+        computed = ComputedSource(number_of_expression(expression, symbols), tuple(known.values()))
+        trace.guard("python", None, truth_fact(computed, True))
 
     def _source(self, symbol: Any) -> Source:
         return self.sources[symbol][0]

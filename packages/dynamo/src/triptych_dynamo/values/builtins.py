@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo.polyfills import iteration, reductions
-from triptych_dynamo.values import attributes, iterators, operators
+from triptych_dynamo.values import attributes, iterators, numbers, operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, call_pure
 from triptych_dynamo.values.common import fold, is_constant_equal, is_scalar, none, supports, type_name
 from triptych_dynamo.values.list_methods import sort_values
 from triptych_dynamo.values.sequences import ListValue, TupleValue
-from triptych_dynamo.values.symbolic import SymbolicValue
 from triptych_dynamo.values.tensor import TensorValue
 from triptych_dynamo.values.text import text_of
 
@@ -161,17 +160,11 @@ def _extreme(function: Any, model: Any, symbolic: Any) -> None:
         items = iterators.items_of(tx, args[0]) if len(args) == 1 else list(args)
         if not kwargs and items and all(is_scalar(item) for item in items):
             return fold(tx, function, [[item.as_constant() for item in items]])
-        if not kwargs and len(items) == 2 and all(_is_number(item) for item in items):
-            return tx.call_graph(symbolic, items)
+        if not kwargs and len(items) == 2 and all(numbers.is_number(item) for item in items):
+            return operators.computed(tx, function, *items) or tx.call_graph(symbolic, items)
         return tx.call(tx.wrap(model, None), [ListValue(items)], kwargs)
 
     builtin(function)(extreme)
-
-
-def _is_number(value: Value) -> bool:
-    if isinstance(value, SymbolicValue):
-        return True
-    return is_scalar(value) and isinstance(value.as_constant(), (int, float))
 
 
 _extreme(min, reductions.min_, torch.sym_min)
@@ -190,7 +183,7 @@ def _abs(tx: Frame, value: Value, /) -> Value:
 @builtin(round)
 def _round(tx: Frame, value: Value, digits: Value | None = None) -> Value:
     extra = [] if digits is None or is_constant_equal(digits, None) else [digits]
-    if is_scalar(value) or isinstance(value, SymbolicValue):
+    if numbers.is_number(value):
         return call_pure(tx, round, [value, *extra], {})
     if not supports(value, "__round__"):
         return tx.raise_python(TypeError, f"type {type_name(value)} doesn't define __round__ method")
@@ -201,7 +194,8 @@ def _round(tx: Frame, value: Value, digits: Value | None = None) -> Value:
 def _divmod(tx: Frame, left: Value, right: Value, /) -> Value:
     if is_scalar(left) and is_scalar(right):
         return fold(tx, divmod, [left.as_constant(), right.as_constant()])
-    if supports(left, "__divmod__") and not operators.in_graph(left):
+    unknown = operators.in_graph(left) or numbers.has_number([left, right])
+    if supports(left, "__divmod__") and not unknown:
         return left.call_method(tx, "__divmod__", [right], {})
     return tx.call(tx.wrap(reductions.divmod_, None), [left, right], {})
 
@@ -242,7 +236,7 @@ def format_value(tx: Frame, value: Value, conversion: str | None, spec: Any) -> 
     if how:
         shown = text_of(tx, value, "__str__" if how == "str" else "__repr__")
         return fold(tx, format, [ascii(shown)[1:-1] if how == "ascii" else shown, text])
-    if is_scalar(value) or isinstance(value, SymbolicValue):
+    if is_scalar(value) or numbers.is_number(value):
         return call_pure(tx, format, [value, tx.constant(text)], {})
     own = attributes.defines(value.python_type(), "__format__")
     if own is not attributes.defines(object, "__format__") and not value.is_constant():

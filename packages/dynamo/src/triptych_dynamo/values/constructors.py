@@ -17,6 +17,7 @@ from triptych_dynamo.values.classes import ClassValue, class_method, constructs
 from triptych_dynamo.values.common import index_of, is_scalar, supports, type_name
 from triptych_dynamo.values.functions import MethodValue
 from triptych_dynamo.values.mappings import DictValue
+from triptych_dynamo.values.numbers import NumberValue
 from triptych_dynamo.values.objects import ObjectValue
 from triptych_dynamo.values.ranges import make_range, make_slice
 from triptych_dynamo.values.sequences import ListValue, SequenceValue, TupleValue
@@ -40,6 +41,8 @@ def _number(cls: type, method: str, symbolic: Any) -> None:
     def convert(tx: Frame, value: Value) -> Value:
         if isinstance(value, SymbolicValue):
             return value if value.python_type() is cls else tx.call_graph(symbolic, [value])
+        if isinstance(value, NumberValue):
+            return value if value.python_type() is cls else call_pure(tx, cls, [value], {})
         if isinstance(value, TensorValue):
             return value.call_method(tx, method, [], {})
         for candidate in (method, "__index__", "__trunc__"):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.polyfills import reductions
+from triptych_dynamo.values import numbers
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import constant_of, fold, is_not_implemented, is_scalar, supports, type_name
 from triptych_dynamo.values.symbolic import SymbolicValue
@@ -109,8 +110,12 @@ def _graph_operands(left: Value, right: Value) -> bool:
 
 
 def is_number(value: Value) -> bool:
-    """Whether the value is a scalar constant or a member of a numeric enumeration."""
-    return is_scalar(value) or (value.is_constant() and isinstance(value.as_constant(), (int, float)))
+    """Whether the value is a scalar constant, a float that changes, or a member of a numeric enumeration."""
+    return (
+        is_scalar(value)
+        or isinstance(value, numbers.NumberValue)
+        or (value.is_constant() and isinstance(value.as_constant(), (int, float)))
+    )
 
 
 def _special(tx: Frame, value: Value, method: str, arg: Value) -> Value:
@@ -141,14 +146,34 @@ def _dispatch(tx: Frame, left: Value, right: Value, method: str, reflected: str)
     return result
 
 
+def computed(tx: Frame, function: Callable[..., Any], *operands: Value) -> Value | None:
+    """The result where the operands are numbers that Python computes before the graph runs, a float among them."""
+    if numbers.has_number(operands) and all(map(numbers.is_number, operands)):
+        return numbers.apply(tx, function, list(operands))
+    return None
+
+
 def binary(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
     """`left symbol right`, for a key of `BINARY`; raises the traced TypeError when neither operand implements it."""
     row = BINARY[symbol]
     if is_scalar(left) and is_scalar(right):
         return fold(tx, row.function, [left.as_constant(), right.as_constant()])
+    number = computed(tx, row.function, left, right)
+    if number is not None:
+        return number
     if _graph_operands(left, right):
         return tx.call_graph(row.function, [left, right])
-    return _binary_by_methods(tx, row, left, right, symbol)
+    return _binary_by_methods(tx, row, *_known_beside_text(tx, left, right), symbol)
+
+
+def _known_beside_text(tx: Frame, left: Value, right: Value) -> tuple[Value, Value]:
+    """The operands, a number of this run in place of a symbolic one beside a string (`"%d" % n`, `"-" * n`)."""
+    pair = (left, right)
+    if not any(is_scalar(value) and isinstance(value.as_constant(), (str, bytes)) for value in pair):
+        return pair
+    specialize = [getattr(value, "specialize", None) for value in pair]
+    first, second = (value if make is None else make(tx) for value, make in zip(pair, specialize, strict=True))
+    return first, second
 
 
 def inplace(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
@@ -156,6 +181,9 @@ def inplace(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
     row = BINARY[symbol]
     if is_scalar(left) and is_scalar(right):
         return fold(tx, row.function, [left.as_constant(), right.as_constant()])
+    number = computed(tx, row.function, left, right)
+    if number is not None:
+        return number
     if _graph_operands(left, right):
         return tx.call_graph(row.inplace if isinstance(left, TensorValue) else row.function, [left, right])
     result = _special(tx, left, row.inplace_method, right)
@@ -188,6 +216,9 @@ def compare(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
     row = COMPARISONS[symbol]
     if is_scalar(left) and is_scalar(right):
         return fold(tx, row.function, [left.as_constant(), right.as_constant()])
+    number = computed(tx, row.function, left, right)
+    if number is not None:
+        return number
     if _graph_operands(left, right):
         return _graph_comparison(tx, row, left, right)
     result = _dispatch(tx, left, right, row.method, row.reflected)
@@ -236,6 +267,9 @@ def unary(tx: Frame, symbol: str, value: Value) -> Value:
     function, method = UNARY[symbol]
     if is_scalar(value):
         return fold(tx, function, [value.as_constant()])
+    number = computed(tx, function, value)
+    if number is not None:
+        return number
     if in_graph(value):
         return tx.call_graph(function, [value])
     if supports(value, method):

@@ -17,6 +17,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import math
+import operator
 import os
 import pathlib
 import platform
@@ -33,8 +34,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from triptych_dynamo.values import numbers
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.common import fold
+from triptych_dynamo.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
@@ -124,13 +127,50 @@ def name_of(function: Any) -> str:
 
 
 def call_pure(tx: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Run a pure function on constant arguments; symbolic numbers are specialised."""
+    """Run a pure function on constant arguments.
+
+    Arithmetic on numbers that change is left to the run; other functions of them see the numbers of this run, guarded.
+    """
+    number = _on_numbers(tx, function, args) if not kwargs else None
+    if number is not None:
+        return number
     try:
         plain = [constant_or_special(tx, arg) for arg in args]
         named = {key: constant_or_special(tx, arg) for key, arg in kwargs.items()}
     except NotConstant:
         return tx.unsupported("call", f"{name_of(function)} of values that are not known while tracing")
     return fold(tx, function, plain, named)
+
+
+# Functions of numbers that give numbers: with changing numbers they are run by the compiled code.
+_ARITHMETIC: frozenset[Any] = frozenset(
+    {
+        *(function for function in vars(math).values() if isinstance(function, BuiltinFunctionType)),
+        *(int, float, round, pow, abs, min, max),
+    }
+) - {math.prod, math.fsum, math.dist, math.frexp, math.modf}
+# The same for numbers that are known only inside the graph.
+_IN_GRAPH: dict[Any, Any] = {
+    **{function: function for function in (math.floor, math.ceil, math.trunc)},
+    **{
+        getattr(math, name): sym
+        for name in ("sqrt", "sin", "cos", "tan", "tanh", "sinh", "cosh", "asin", "acos")
+        if (sym := getattr(torch, f"_sym_{name}", None)) is not None
+    },
+    math.pow: operator.pow,
+}
+
+
+def _on_numbers(tx: Frame, function: Any, args: list[Value]) -> Value | None:
+    """The result of arithmetic with a symbolic number among its arguments; None where it has to be specialised."""
+    if function not in _ARITHMETIC or not all(map(numbers.is_number, args)):
+        return None
+    in_graph = function in _IN_GRAPH and len(args) <= 2 and numbers.only_in_graph(tx, args)
+    if in_graph or (function in (math.floor, math.ceil, math.trunc) and isinstance(args[0], SymbolicValue)):
+        return tx.call_graph(_IN_GRAPH[function], args)
+    if numbers.has_number(args) or any(isinstance(arg, SymbolicValue) for arg in args):
+        return numbers.apply(tx, function, args)
+    return None
 
 
 def constant_or_special(tx: Frame, value: Value) -> Any:

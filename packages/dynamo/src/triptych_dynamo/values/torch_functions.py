@@ -26,7 +26,6 @@ from triptych_dynamo.sources import Source
 from triptych_dynamo.values import operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, name_of, wrap_substituted
-from triptych_dynamo.values.common import is_scalar
 from triptych_dynamo.values.functions import wrap_function
 from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.ranges import SliceValue
@@ -129,7 +128,7 @@ class TorchFunctionValue(Value):
 
 def graphable(value: Value) -> bool:
     """Whether the value can be an argument of a graph node."""
-    if operators.in_graph(value) or is_scalar(value):
+    if operators.in_graph(value) or operators.is_number(value):
         return True
     if isinstance(value, SequenceValue):
         return all(graphable(item) for item in value.items)

@@ -12,7 +12,7 @@ import torch
 
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.handlers import Value
-from triptych_inductor.loops.table import FLOAT
+from triptych_inductor.lowering.common import constant
 
 
 class Term:
@@ -96,8 +96,8 @@ class Term:
 
 
 def number(value: Any, dtype: torch.dtype) -> Value:
-    """A Python number as a constant of `dtype`."""
-    return ops.constant(float(value) if dtype in FLOAT else bool(value) if dtype is torch.bool else int(value), dtype)
+    """A Python or symbolic number as a value of `dtype`."""
+    return constant(value, dtype)
 
 
 def _function(name: str) -> Callable[..., Term]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from triptych_inductor.ir import views
@@ -266,11 +267,13 @@ def masked_at(x: LazyTensor, indices: Indices, other: Any) -> Value:
 
 
 @register_lowering(aten.constant_pad_nd)
-def constant_pad_nd(ctx: Context, x: LazyTensor, pad: Sequence[Extent], value: Any = 0) -> LazyTensor:
+def constant_pad_nd(ctx: Context, x: LazyTensor, pad: Sequence[Extent], value: Any = 0) -> Any:
     size = as_extents(ctx.expected.shape)
     before = [0] * x.ndim
     for k in range(len(pad) // 2):
         before[x.ndim - 1 - k] = pad[2 * k]
+    if isinstance(value, sympy.Expr):
+        return NotImplemented
     number = float(value) if x.dtype.is_floating_point else int(value) if x.dtype is not torch.bool else bool(value)
 
     def recipe(i: Indices) -> Value:
