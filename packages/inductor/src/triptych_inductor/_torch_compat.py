@@ -50,3 +50,8 @@ def get_decompositions(packets: Any) -> dict[Any, Any]:
 
 foreach_copy = torch._foreach_copy_
 """Copies each tensor of the second list into its partner of the first, in as few launches as the device allows."""
+
+
+def environment_of(number: Any) -> Any:
+    """The shape environment of a SymInt, SymFloat or SymBool; None for a nested one."""
+    return getattr(number.node, "shape_env", None)

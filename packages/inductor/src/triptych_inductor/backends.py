@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from triptych_inductor.build.cache import Store
 from triptych_inductor.build.pool import Binary
 from triptych_inductor.container import ArtifactError
 from triptych_inductor.errors import InductorError
@@ -49,9 +50,14 @@ def _decode_cpp(facts: dict[str, Any], data: bytes) -> Binary:
 
 
 CODE_GENERATORS: dict[str, CodeGenerator] = {
-    "cpu": CodeGenerator(lambda kernels, options: compile_kernels(kernels), load, _encode_cpp, _decode_cpp),
+    "cpu": CodeGenerator(
+        lambda kernels, options: compile_kernels(kernels, store=Store("cpp", enabled=options.disk_cache)),
+        load,
+        _encode_cpp,
+        _decode_cpp,
+    ),
     "cuda": CodeGenerator(
-        lambda kernels, options: compile_gpu_kernels(kernels),
+        lambda kernels, options: compile_gpu_kernels(kernels, store=Store("triton", enabled=options.disk_cache)),
         load_gpu,
         lambda binary: ({}, binary.to_bytes()),
         lambda facts, data: ProgramBinary.from_bytes(data),

@@ -14,6 +14,9 @@ from typing import Any
 from torch.fx import GraphModule
 
 from triptych_inductor.backends import PendingKernels
+from triptych_inductor.cache import graphs
+from triptych_inductor.cache.guards import GuardRecorder
+from triptych_inductor.cache.text import Uncacheable
 from triptych_inductor.compiled import CompiledGraph, KernelInfo, Program
 from triptych_inductor.ir.extents import hint as extent_hint
 from triptych_inductor.lowering.graph import lower
@@ -63,6 +66,26 @@ def compile(
     >>> compiled(x)
     """
     chosen = Options.make(options)
+    start = time.perf_counter()
+    if not graphs.enabled(chosen):
+        return _compile(gm, example_inputs, chosen)
+    try:
+        key = graphs.graph_key(gm, example_inputs, chosen)
+    except Uncacheable as error:
+        graphs.log.info("a graph is not kept in the cache: %s", error)
+        return _compile(gm, example_inputs, chosen)
+    found = graphs.lookup(key, example_inputs)
+    if found is None:
+        recorder = GuardRecorder(example_inputs)
+        found = _compile(gm, example_inputs, chosen)
+        graphs.store(key, found, recorder)
+    else:
+        found.timings = Timings({"cache": time.perf_counter() - start, "build": 0.0})
+    return found
+
+
+def _compile(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options) -> CompiledGraph:
+    """Compile without a look at the cache of graphs."""
     timings, start = Timings(), time.perf_counter()
     prepared = prepare(copy_graph(gm), example_inputs)
     start = timings.measure("prepare", start)

@@ -70,7 +70,8 @@ class CompiledGraph:
 
     source: the generated wrapper module. files: all generated text, by file name. kernels: facts of each kernel.
     fallbacks: op -> number of calls without a lowering. schedule: what runs in which order, as text. key: content
-    hash of everything that determines the result. timings: seconds spent in each part of the compilation.
+    hash of everything that determines the result. timings: seconds spent in each part of the compilation (None for a
+    graph that was loaded). cache_key, from_cache: the record on disk, and whether the graph was taken from it.
     """
 
     replay: Replay | None = None
@@ -78,6 +79,9 @@ class CompiledGraph:
     def __init__(self, program: Program, kernels: LoadedKernels, timings: Any = None) -> None:
         self._program = program
         self._loaded = kernels
+        self.provenance: dict[str, Any] = {}  # JSON-able facts that travel with the artifact
+        self.cache_key = ""  # of the record on disk; "" where there is none
+        self.from_cache = False
         self.timings = timings
         namespace: dict[str, Any] = {"__name__": "triptych_inductor.generated"}
         namespace.update(kernels.functions, **program.constants)
@@ -140,6 +144,8 @@ class CompiledGraph:
             "schedule": program.schedule,
             "constants": constants,
             "binaries": description,
+            "provenance": self.provenance,
+            "replay": None if self.replay is None else self.replay.facts.to_json(),
         }
         return pack(header, blobs)
 
@@ -159,7 +165,11 @@ class CompiledGraph:
             header["schedule"],
             {name: _constant(blobs["constant/" + name], *facts) for name, *facts in header["constants"]},
         )
-        return CompiledGraph(program, decode_binaries(header["binaries"], blobs))
+        compiled = CompiledGraph(program, decode_binaries(header["binaries"], blobs))
+        compiled.provenance = header["provenance"]
+        if header["replay"] is not None:
+            compiled.replayed(ReplayFacts.from_json(header["replay"]))
+        return compiled
 
 
 def _constant(data: bytes, dtype: str, shape: Sequence[int], stride: Sequence[int]) -> torch.Tensor:

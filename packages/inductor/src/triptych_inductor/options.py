@@ -26,6 +26,7 @@ class Options:
     threads: number of threads that code is planned for (0: torch.get_num_threads()).
     exclude_passes: names of graph passes to leave out.
     cudagraphs: record a GPU graph's work as a CUDA graph at its second call and replay it from then on.
+    disk_cache: look for compiled graphs and kernels on disk, and keep them there.
     """
 
     exact: bool = False
@@ -39,6 +40,7 @@ class Options:
     threads: int = 0
     exclude_passes: tuple[str, ...] = ()
     cudagraphs: bool = False
+    disk_cache: bool = True
 
     @staticmethod
     def make(options: Options | Mapping[str, Any] | None = None) -> Options:

@@ -21,7 +21,7 @@ class PlanError(AotError):
     """A plan holds something without a JSON form, or JSON data is no plan."""
 
 
-_RECORDS: dict[str, type] = {}
+_RECORDS: dict[str, Any] = {}
 TORCH_KINDS = (torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -39,9 +39,10 @@ def encode(value: Any) -> Any:
     for kinds, name, text in _FORMS:
         if isinstance(value, kinds):
             return {name: text(value)}
-    if type(value).__name__ in _RECORDS and type(value) is _RECORDS[type(value).__name__]:
-        fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"record": type(value).__name__, "fields": fields}
+    name = type(value).__name__
+    if _RECORDS.get(name) is type(value):
+        fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(_RECORDS[name])}
+        return {"record": name, "fields": fields}
     raise PlanError(f"{value!r} of type {type(value).__name__} cannot be stored")
 
 

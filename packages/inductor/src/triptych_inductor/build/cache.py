@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 FORMAT = b"triptych 1 "
@@ -44,11 +45,41 @@ def _private_folder(path: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def payload_of(data: bytes) -> bytes | None:
+    """The payload of a record file's bytes; None where it is damaged."""
+    head, separator, payload = data.partition(b"\n")
+    whole = separator and head == FORMAT + hashlib.sha256(payload).hexdigest().encode()
+    return payload if whole else None
+
+
+class _Touched:
+    """The records that this process read or wrote: what `triptych.compiler.save_cache_artifacts` gathers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: dict[tuple[str, str], None] = {}
+
+    def add(self, kind: str, key: str) -> None:
+        """Note a record."""
+        with self._lock:
+            self._keys[kind, key] = None
+
+    def keys(self) -> list[tuple[str, str]]:
+        """(kind, key) of each record, in the order of first use."""
+        with self._lock:
+            return list(self._keys)
+
+
+touched = _Touched()
+
+
 class Store:
     """Records of one kind ("cpp", "graph", ...) under a cache folder."""
 
-    def __init__(self, kind: str, root: Path | None = None) -> None:
+    def __init__(self, kind: str, root: Path | None = None, *, enabled: bool = True) -> None:
+        self.kind = kind
         self.directory = (cache_directory() if root is None else root) / kind
+        self.enabled = enabled  # a store that is not finds nothing and keeps nothing
 
     def path(self, key: str) -> Path:
         """Where the record of `key` (a `digest`) lies."""
@@ -58,11 +89,14 @@ class Store:
         """The payload of a record, None where there is none or it is damaged (then it is removed)."""
         path = self.path(key)
         try:
-            data = path.read_bytes()
+            data = path.read_bytes() if self.enabled else b""
         except OSError:
+            data = b""
+        if not data:
             return None
-        head, separator, payload = data.partition(b"\n")
-        if separator and head == FORMAT + hashlib.sha256(payload).hexdigest().encode():
+        payload = payload_of(data)
+        if payload is not None:
+            touched.add(self.kind, key)
             return payload
         try:
             path.unlink()
@@ -72,6 +106,8 @@ class Store:
 
     def put(self, key: str, payload: bytes) -> bool:
         """Write a record; False where the folder cannot be written."""
+        if not self.enabled:
+            return False
         path = self.path(key)
         try:
             _private_folder(path.parent)
@@ -85,4 +121,5 @@ class Store:
                 raise
         except OSError:
             return False
+        touched.add(self.kind, key)
         return True

@@ -56,6 +56,12 @@ def find_lowering(target: Any) -> Lowering | None:
     return found
 
 
+def foreign_lowering(target: Any) -> bool:
+    """Whether the function that lowers `target` was registered by somebody else than this package."""
+    found = find_lowering(target)
+    return found is not None and not str(getattr(found, "__module__", "")).startswith("triptych_inductor.")
+
+
 class Context:
     """What a lowering function may ask: the builder, the node's expected result and the number of its users."""
 

@@ -64,6 +64,11 @@ def unregister_pass(name: str) -> None:
     _EXTRA.pop(name, None)
 
 
+def extra_passes() -> list[str]:
+    """Names of the passes that users registered."""
+    return sorted(_EXTRA)
+
+
 def run_passes(gm: GraphModule, options: Options) -> list[PassRecord]:
     """Run all passes on `gm` (a copy that we own); gives what each did."""
     records = []

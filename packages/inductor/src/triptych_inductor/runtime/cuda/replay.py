@@ -35,6 +35,16 @@ class ReplayFacts:
     mutated: frozenset[int]
     device: int = 0
 
+    def to_json(self) -> dict[str, Any]:
+        """The facts as JSON-able data, for an artifact."""
+        return {name: sorted(v) if isinstance(v, frozenset) else v for name, v in vars(self).items()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ReplayFacts:
+        """What `to_json` wrote."""
+        values: dict[str, Any] = {name: frozenset(v) if isinstance(v, list) else v for name, v in data.items()}
+        return cls(**values)
+
 
 def replay_facts(gm: GraphModule) -> ReplayFacts:
     """Facts of a graph whose nodes carry `meta["val"]`."""
