@@ -166,6 +166,23 @@ def new_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
     return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env or ShapeEnv())
 
 
+BOXED_GRADS = hasattr(torch.autograd.Function, "boxed_grads_call")
+"""Whether a backward may get its gradients in a list, which it can empty (from torch 2.12 on)."""
+
+FREED_GRAPH = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+    "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+    "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors "
+    "after calling backward."
+)
+"""torch's own words for it."""
+
+
+def saved_tensor_hooks_active() -> bool:
+    """Whether hooks on saved tensors are installed around the caller."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
 @contextlib.contextmanager
 def suspend_saved_tensor_hooks() -> Iterator[None]:
     """Without the saved-tensor hooks that the caller has installed."""

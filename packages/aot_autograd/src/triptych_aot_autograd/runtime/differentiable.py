@@ -14,6 +14,7 @@ import torch
 from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.runtime.double_backward import DoubleBackward
 from triptych_aot_autograd.runtime.plan import RuntimePlan, TangentForm
+from triptych_aot_autograd.runtime.saved import Saved
 
 
 class _Call:
@@ -60,7 +61,7 @@ def make_differentiable(
     symbolic = any(form.size is None for form in plan.tangents)
     grad_inputs, dependencies, keep_rng = plan.gradients, plan.dependencies, plan.random
     tangents = Tangents(plan.tangents)
-    double = DoubleBackward(plan, eager)
+    double, saved = DoubleBackward(plan, eager), Saved(len(saved_primals))
 
     def run_forward(ctx: Any, call: _Call, *grad_primals: torch.Tensor) -> Any:
         primals = call.primals
@@ -68,9 +69,9 @@ def make_differentiable(
         ctx.primals = tuple(primals)
         if keep_rng:
             ctx.rng = double.random_state()
-        saved = [primals[i] for i in saved_primals]
+        inputs = [primals[i] for i in saved_primals]
         values = forward(primals)
-        ctx.save_for_backward(*saved, *values[count:end_saved])
+        saved.keep(ctx, inputs, values[count:end_saved], values[:count])
         if has_symbols:
             ctx.symbols = tuple(values[end_saved:])
         values = call.values = list(values[:count])
@@ -79,30 +80,30 @@ def make_differentiable(
             ctx.sizes = [o.size() for o in outputs]
         return outputs
 
-    def run_backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
+    def run_backward(ctx: Any, *given: Any) -> Any:
+        grads: list[torch.Tensor | None] = given[0] if compat.BOXED_GRADS else list(given)
+        del given
         missing = None in grads and frozenset(i for i, g in enumerate(grads) if g is None)
         if missing and len(missing) == len(grads):
             return (None,) * (len(grad_inputs) + 1)
         if torch.is_grad_enabled():
             return (None, *double.backward(ctx, grads))
-        inputs = list(ctx.saved_tensors)
+        keep = compat.backward_keeps_graph()
+        inputs = saved.take(ctx, keep)
         if has_symbols:
             inputs += ctx.symbols
         inputs += tangents.prepare(grads, ctx.sizes if symbolic else None)
-        if not compat.backward_keeps_graph():
+        grads.clear()
+        if not keep:
             ctx.primals = None
         results = backward(inputs)
         if missing:  # a gradient made of absent tangents only is absent, as in eager
             results = [None if d <= missing else r for r, d in zip(results, dependencies, strict=True)]
         return (None, *results)
 
-    apply = compat.function_apply(
-        type(
-            "CompiledFunction",
-            (torch.autograd.Function,),
-            {"forward": staticmethod(run_forward), "backward": staticmethod(run_backward)},
-        )
-    )
+    methods = {"forward": staticmethod(run_forward), "backward": staticmethod(run_backward)}
+    kind = type("CompiledFunction", (torch.autograd.Function,), {**methods, "boxed_grads_call": compat.BOXED_GRADS})
+    apply = compat.function_apply(kind)
 
     def run(primals: list[Any]) -> Any:
         call = _Call(primals)
