@@ -1,46 +1,24 @@
-"""The backends a user can name, as a table; resolving a name, a callable or nothing to one backend.
+"""Resolving what a user names as backend: a row of `backend_table`, a registered name, a callable, or nothing.
 
-A backend is `backend(gm, example_inputs, **kwargs) -> callable`, as `triptych_dynamo` calls it. The rows here are
-made of our own stages; every other name is looked up among those registered with `triptych_dynamo` and the entry
-points of the group `torch_dynamo_backends`, where third parties put theirs.
+A backend is `backend(gm, example_inputs, **kwargs) -> callable`, as `triptych_dynamo` calls it. Names without a row are
+looked up among those registered with `triptych_dynamo` and the entry points of the group `torch_dynamo_backends`, where
+third parties put theirs; an entry point is loaded when its name is used.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import triptych_dynamo
 
+from triptych import backend_table
+from triptych.backend_table import ALIASES, TABLE, Row
 from triptych.errors import InvalidBackendError, InvalidModeError, InvalidOptionError, suggestion
 from triptych.reports import Report
 from triptych.settings import Backend, Settings
-
-
-@dataclass(frozen=True)
-class Row:
-    """A backend of ours. make: "module:function" that makes the backend of (settings, report); imported on first use.
-
-    tunable: whether mode and options, which are the code generator's, mean anything to it.
-    """
-
-    make: str
-    text: str
-    tunable: bool = False
-    tags: tuple[str, ...] = ()
-
-
-TABLE: dict[str, Row] = {
-    "inductor": Row("triptych.pipelines:inductor", "autograd ahead of time and generated code", tunable=True),
-    "aot_eager": Row(
-        "triptych.pipelines:aot_eager", "autograd ahead of time, ATen operators one by one", tags=("debug",)
-    ),
-    "eager": Row("triptych.pipelines:eager", "the captured graph, operator by operator", tags=("debug",)),
-}
 
 
 class _Default:
@@ -79,22 +57,27 @@ def set_default_backend(backend: str | Backend | None) -> None:
 
 
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
-    """Names that `backend=` takes, sorted. exclude_tags: leaves out backends with one of these tags; () or None:
+    """Names that `backend=` takes, sorted.
 
-    none.
+    exclude_tags: leaves out backends with one of these tags, and those that cannot be used here because their package
+        is not installed. () or None: every name there is.
     """
     hidden = set(exclude_tags or ())
-    ours = {name for name, row in TABLE.items() if not hidden & set(row.tags)}
-    others = set(triptych_dynamo.list_backends(exclude_tags=tuple(hidden))) - TABLE.keys()
+    ours = {name for name, row in TABLE.items() if not hidden or not (hidden & set(row.tags) or row.missing)}
+    others = set(triptych_dynamo.list_backends(exclude_tags=tuple(hidden))) - TABLE.keys() - ALIASES.keys()
     return sorted(ours | others)
 
 
 def check(backend: str | Backend) -> None:
-    """Raises InvalidBackendError unless `backend` is a known name or a callable."""
+    """Raises InvalidBackendError unless `backend` is a callable or a name with something behind it."""
     if isinstance(backend, str):
-        if backend in TABLE or backend in triptych_dynamo.list_backends(exclude_tags=()):
+        found = backend_table.find(backend)
+        if found is not None:
+            backend_table.check_available(backend, found[1])
             return
-        known = list_backends(())
+        if backend in triptych_dynamo.list_backends(exclude_tags=()):
+            return
+        known = {*list_backends(()), *ALIASES}
         raise InvalidBackendError(
             f"unknown backend {backend!r}: {suggestion(backend, known)} (triptych.compiler.list_backends(()) lists all)"
         )
@@ -111,28 +94,25 @@ def resolve(settings: Settings, report: Report) -> Backend:
     """
     backend = settings.backend if settings.backend is not None else get_default_backend()
     check(backend)
-    row = TABLE.get(backend) if isinstance(backend, str) else None
-    if row is None:
-        found = triptych_dynamo.lookup_backend(backend) if isinstance(backend, str) else backend
+    found = backend_table.find(backend) if isinstance(backend, str) else None
+    if found is None:
+        function = triptych_dynamo.lookup_backend(backend) if isinstance(backend, str) else backend
         keywords = settings.backend_keywords()
-        return functools.partial(found, **keywords) if keywords else found
-    _check_tuning(str(backend), row, settings)
+        return functools.partial(function, **keywords) if keywords else function
+    name, row = found
+    _check_tuning(name, row, settings)
     return _Lazy(row, settings, report)
 
 
 def _check_tuning(name: str, row: Row, settings: Settings) -> None:
     if settings.mode in (None, "default") and not settings.options:
         return
-    if not row.tunable:
-        kind, error = ("mode", InvalidModeError) if settings.mode else ("options", InvalidOptionError)
-        tunable = ", ".join(name for name, row in TABLE.items() if row.tunable)
-        raise error(f"backend {name!r} generates no code, so {kind} has no meaning there (it has for: {tunable})")
-    _load("triptych.pipelines:code_options")(settings)
-
-
-def _load(path: str) -> Callable[..., Any]:
-    module, _, attribute = path.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    if row.check:
+        backend_table.load(row.check)(settings)
+        return
+    kind, error = ("mode", InvalidModeError) if settings.mode else ("options", InvalidOptionError)
+    tunable = ", ".join(name for name, row in TABLE.items() if row.check)
+    raise error(f"backend {name!r} generates no code, so {kind} has no meaning there (it has for: {tunable})")
 
 
 class _Lazy:
@@ -144,5 +124,5 @@ class _Lazy:
 
     def __call__(self, gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         if self._made is None:
-            self._made = _load(self._row.make)(self._settings, self._report)
+            self._made = backend_table.load(self._row.make)(self._settings, self._report)
         return self._made(gm, example_inputs)

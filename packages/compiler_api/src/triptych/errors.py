@@ -21,6 +21,20 @@ class InvalidBackendError(TriptychError):
     """`backend` names nothing that is registered, or is no backend at all."""
 
 
+class BackendUnavailableError(InvalidBackendError):
+    """`backend` names a backend whose package is not installed, or has no release for this torch."""
+
+
+class BackendFallbackError(TriptychError):
+    """A partner's compiler cannot take all of a graph, and the options say that it must."""
+
+
+class PrecompileError(TriptychError):
+    """A program cannot be precompiled, or a precompiled one does not fit what it is called with."""
+
+    __module__ = "triptych.compiler"
+
+
 class InvalidModeError(TriptychError):
     """`mode` is not one of the modes of the code generator."""
 
@@ -31,6 +45,10 @@ class InvalidOptionError(TriptychError):
 
 class CompileFallbackWarning(RuntimeWarning):
     """A graph could not be compiled and runs eagerly."""
+
+
+class BackendFallbackWarning(CompileFallbackWarning):
+    """A partner's compiler cannot take some operators of a graph; they run as torch's own kernels."""
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:

@@ -69,7 +69,7 @@ def aot_eager(settings: Settings, report: Report) -> Backend:
 
         return run
 
-    return _ahead_of_time(compiler, settings, report)
+    return ahead_of_time(compiler, settings, report)
 
 
 def inductor(settings: Settings, report: Report) -> Backend:
@@ -79,11 +79,16 @@ def inductor(settings: Settings, report: Report) -> Backend:
     def compiler(role: str, index: int) -> Compiler:
         return functools.partial(generator.run, role, index)
 
-    return _ahead_of_time(compiler, settings, report)
+    return ahead_of_time(compiler, settings, report)
 
 
-def _ahead_of_time(compiler: Callable[[str, int], Compiler], settings: Settings, report: Report) -> Backend:
-    """A backend of one compiler per role. compiler: (role, index of the captured graph) -> compiler of ATen graphs."""
+def ahead_of_time(
+    compiler: Callable[[str, int], Compiler], settings: Settings, report: Report, **options: Any
+) -> Backend:
+    """A backend of one compiler per role.
+
+    compiler: (role, index of the captured graph) -> compiler of ATen graphs. options: further ones of `aot_backend`.
+    """
 
     def backend(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         start, index = time.perf_counter(), len(report.graphs)
@@ -91,6 +96,7 @@ def _ahead_of_time(compiler: Callable[[str, int], Compiler], settings: Settings,
             fw_compiler=compiler("forward", index),
             bw_compiler=compiler("backward", index),
             inference_compiler=compiler("inference", index),
+            **options,
         )
         try:
             made = lower(gm, example_inputs)

@@ -42,6 +42,8 @@ class CapturedStage:
 class Report:
     """All that was compiled for one compiled callable. Prints as a summary.
 
+    partners: a `triptych.partners.activity.PartnerStage` for each graph that a third party's compiler took.
+
     Example:
         >>> compiled = triptych.compile(model)
         >>> compiled(x)
@@ -52,6 +54,7 @@ class Report:
     graphs: list[CapturedStage] = dataclasses.field(default_factory=list)
     stages: list[CompiledStage] = dataclasses.field(default_factory=list)
     breaks: list[str] = dataclasses.field(default_factory=list)
+    partners: list[Any] = dataclasses.field(default_factory=list)
 
     @property
     def kernels(self) -> int:
@@ -87,6 +90,7 @@ class Report:
             if stage.failure:
                 text += f", runs eagerly: {stage.failure}"
             lines.append(f"{text}, {stage.seconds:.2f} s")
+        lines += [f"  {stage}" for stage in self.partners]
         lines += [f"  break: {reason}" for reason in self.breaks]
         return "\n".join(lines)
 

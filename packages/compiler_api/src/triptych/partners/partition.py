@@ -1,0 +1,89 @@
+"""Cuts a static ATen graph into pieces that a partner compiles and operators that torch runs itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+from triptych_inductor.wrapper.support import laid_out
+
+from triptych.partners.acceptance import Acceptance, Executable, Partner, is_view, values_of
+from triptych.partners.activity import PartnerStage
+
+aten = torch.ops.aten
+SILENT = frozenset({aten.copy_.default})  # the epilogue: writing results into inputs is the host's part by design
+
+
+class _Support(OperatorSupportBase):
+    def __init__(self, accepts: Acceptance) -> None:
+        self.accepts = accepts
+
+    def is_node_supported(self, submodules: Any, node: Node) -> bool:
+        return self.accepts(node)
+
+
+class Piece(torch.nn.Module):
+    """A compiled piece of a graph: a function of tensors to a tensor or a tuple, laid out as torch would.
+
+    run: the partner's function. strides: of the results. single: whether it gives one tensor.
+    """
+
+    def __init__(self, run: Executable, strides: list[tuple[int, ...]], single: bool, stage: PartnerStage) -> None:
+        super().__init__()
+        self._run, self._strides, self._single, self._stage = run, strides, single, stage
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        """Run it."""
+        outputs = self._run([tensor.detach() for tensor in inputs])
+        self._stage.executions += 1
+        results = [laid_out(o, stride) for o, stride in zip(outputs, self._strides, strict=True)]
+        return results[0] if self._single else tuple(results)
+
+
+def compile_pieces(
+    gm: GraphModule, partner: Partner, stage: PartnerStage, known: dict[Any, str], policy: str
+) -> Callable[..., Any]:
+    """The graph as a function of its inputs, with as much of it as possible compiled by `partner`.
+
+    gm: static and functional, each node with `meta["val"]`; it is changed. known: answers of the partner's front end.
+    policy: what becomes of operators that it cannot take ("warn", "raise", "ignore").
+    """
+    accepts = Acceptance(partner, known)
+    partitioner = CapabilityBasedPartitioner(gm, _Support(accepts), allows_single_node_partition=True)
+    partitions = [p for p in partitioner.propose_partitions() if not all(map(is_view, p.nodes))]
+    stage.fell_back(_told(gm, accepts), policy)
+    if not partitions:
+        return gm.forward
+    counts = [sum(not is_view(n) for n in p.nodes) for p in partitions]
+    host = partitioner.fuse_partitions(partitions, prefix="piece_")
+    for name, piece in list(host.named_children()):
+        if name.startswith("piece_"):
+            host.add_submodule(name, _compiled(piece, partner, stage))
+    stage.subgraphs += len(partitions)
+    stage.operations += sum(counts)
+    host.recompile()
+    return host.forward
+
+
+def _told(gm: GraphModule, accepts: Acceptance) -> list[tuple[str, str]]:
+    """Operators to report as not taken: those that compute something."""
+    told = []
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and not accepts(node) and not is_view(node) and node.target not in SILENT:
+            told.append((str(node.target), accepts.refused[node]))
+    return told
+
+
+def _compiled(piece: Any, partner: Partner, stage: PartnerStage) -> Piece:
+    output = piece.graph.output_node()
+    single = isinstance(output.args[0], Node)
+    results = [output.args[0]] if single else list(output.args[0])
+    if single:
+        output.args = ((output.args[0],),)
+        piece.recompile()
+    strides = [tuple(values_of(node)[0].stride()) for node in results]
+    return Piece(partner.build(piece), strides, single, stage)
