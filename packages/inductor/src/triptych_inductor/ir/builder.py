@@ -16,13 +16,14 @@ from triptych_inductor.ir.tensors import (
     address,
     axis_vars,
     fresh_axes,
+    memory_order,
     new_buffer,
     number_name,
     record_body,
     store_node,
 )
 from triptych_inductor.loops import ops
-from triptych_inductor.loops.table import reduction_dtype
+from triptych_inductor.loops.table import reduction_dtype, scan_dtypes
 
 # Note [When a lazy tensor is realised]
 # Inlining recomputes, storing costs memory traffic unless fusion keeps the value in the kernel. A tensor of several
@@ -191,6 +192,27 @@ class Builder:
         axes = axis_vars(kept)
         if not any(e == 0 for e in size):
             self.add_node(LoopNode(self.fresh_name("op"), "reduction", axes, red, values, value.device, self.origin))
+        return tuple([self.of_buffer(b) for b in buffers])
+
+    def scan(
+        self, kind: str, value: LazyTensor, dim: int, dtype: torch.dtype, result: torch.dtype, stride: Sequence[Extent]
+    ) -> tuple[LazyTensor, ...]:
+        """Running results along `dim`, computed in `dtype` and stored as `result`; with positions for `max`, `min`."""
+        indices = fresh_axes(value.size)
+        types = (result, *scan_dtypes(kind, dtype)[1:])
+        buffers = [new_buffer(self, value.size, stride, part, value.device) for part in types]
+        windows = [Strided(b, b.size, b.stride) for b in buffers]
+        order = [d for d in memory_order(value.size, stride, self.hint) if d != dim]
+
+        def body() -> None:
+            made = ops.scan(kind, ops.cast(value.at(indices), dtype), dtype)
+            for window, part in zip(windows, made if len(types) > 1 else (made,), strict=True):
+                ops.store(window.buffer.name, address(window, indices), ops.cast(part, window.buffer.dtype))
+
+        values = record_body(self.dtypes, body)
+        axes, along = axis_vars([indices[d] for d in order]), axis_vars([indices[dim]])
+        if not any(e == 0 for e in value.size):
+            self.add_node(LoopNode(self.fresh_name("op"), "scan", axes, along, values, value.device, self.origin))
         return tuple([self.of_buffer(b) for b in buffers])
 
     def _trivial_reduction(

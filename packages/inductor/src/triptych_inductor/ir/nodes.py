@@ -12,6 +12,7 @@ import torch
 from triptych_inductor.ir.extents import Extent, product, storage_extent
 from triptych_inductor.ir.index import Index, Var
 from triptych_inductor.loops.handlers import Value
+from triptych_inductor.loops.table import ORDERED_REDUCTIONS
 
 
 @dataclass(eq=False)
@@ -62,14 +63,14 @@ class Strided:
 
 @dataclass(eq=False)
 class LoopNode:
-    """One loop nest that writes its buffers: pointwise, a reduction over `reduction`, or a scatter (atomic adds,
-    indirect stores).
+    """One loop nest that writes its buffers: pointwise, a reduction or a scan along `reduction`, or a scatter (atomic
+    adds, indirect stores).
 
     `axes` and `reduction` are its loop variables; `values` its body in SSA form over them.
     """
 
     name: str
-    kind: str  # "pointwise" | "reduction" | "scatter"
+    kind: str  # "pointwise" | "reduction" | "scan" | "scatter"
     axes: tuple[Var, ...]
     reduction: tuple[Var, ...]
     values: list[Value]
@@ -90,6 +91,14 @@ class LoopNode:
                 self.writes.append(value.attrs)  # type: ignore[arg-type]
             elif value.op == "index_expr":
                 self.expressions.append(value.attrs[0])
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether results depend on the order of the reduction axes (scans, positions of extremes)."""
+        return any(
+            value.op == "scan" or (value.op == "reduce" and value.attrs[0] in ORDERED_REDUCTIONS)
+            for value in self.values
+        )
 
     @property
     def read_names(self) -> set[str]:

@@ -105,6 +105,9 @@ class Replayer:
     def _reduce(self, node: Value, args: list[Any]) -> Any:
         return self.handler.reduce(node.attrs[0], args[0], node.attrs[1])
 
+    def _scan(self, node: Value, args: list[Any]) -> Any:
+        return self.handler.scan(node.attrs[0], args[0], node.attrs[1])
+
     def _project(self, node: Value, args: list[Any]) -> Any:
         return args[0][node.attrs[0]]
 
@@ -124,6 +127,7 @@ _SPECIAL: dict[str, Callable[[Replayer, Value, list[Any]], Any]] = {
     "cast": Replayer._cast,
     "bitcast": Replayer._cast,
     "reduce": Replayer._reduce,
+    "scan": Replayer._scan,
     "project": Replayer._project,
     "local_set": Replayer._local_set,
     "local_get": Replayer._local_get,

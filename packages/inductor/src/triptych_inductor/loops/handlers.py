@@ -15,7 +15,7 @@ from typing import Any
 import sympy
 import torch
 
-from triptych_inductor.loops.table import reduction_dtype, result_dtype
+from triptych_inductor.loops.table import reduction_dtype, result_dtype, scan_dtypes
 
 
 class OpsHandler:
@@ -57,6 +57,9 @@ class OpsHandler:
     def reduce(self, kind: str, value: Any, dtype: torch.dtype) -> Any:
         return self._unsupported("reduce")
 
+    def scan(self, kind: str, value: Any, dtype: torch.dtype) -> Any:
+        return self._unsupported("scan")
+
     def store_reduction(self, buffer: str, index: Any, value: Any) -> None:
         self._unsupported("store_reduction")
 
@@ -95,7 +98,7 @@ class Value:
     """One SSA value: `op` on `args` (values) with `attrs` (plain data), of `dtype` (None for stores and the like).
 
     `op` is a row of the op table, `where`, or one of: load, store, store_atomic_add, constant, index_expr, indirect,
-    masked, cast, bitcast, reduce, project, store_reduction, local_set, local_get, random. `masked` has a `region`.
+    masked, cast, bitcast, reduce, scan, project, store_reduction, local_set, local_get, random. `masked` has a `region`.
     """
 
     __slots__ = ("op", "args", "attrs", "dtype", "number", "region")
@@ -275,6 +278,13 @@ class RecordingHandler(OpsHandler):
             return tuple(self._pure("project", (node,), (i,), dtype) for i in range(3))
         return node
 
+    def scan(self, kind: str, value: Value, dtype: torch.dtype) -> Any:
+        types = scan_dtypes(kind, dtype)
+        node = self._pure("scan", (value,), (kind, dtype), dtype)
+        if len(types) == 1:
+            return node
+        return tuple(self._pure("project", (node,), (k,), part) for k, part in enumerate(types))
+
     def local_set(self, name: str, value: Value) -> None:
         self._emit("local_set", (value,), (name,), None)
         self.dtypes.setdefault(name, value.dtype)  # type: ignore[arg-type]
@@ -377,6 +387,9 @@ class _Replay:
 
     def on_reduce(self, node: Value, args: list[Any]) -> Any:
         return self.handler.reduce(node.attrs[0], args[0], node.attrs[1])
+
+    def on_scan(self, node: Value, args: list[Any]) -> Any:
+        return self.handler.scan(node.attrs[0], args[0], node.attrs[1])
 
     def on_project(self, node: Value, args: list[Any]) -> Any:
         return args[0][node.attrs[0]]

@@ -160,6 +160,14 @@ class _Grid(OpsHandler):
             return back(mean), back(m2), back(torch.full_like(mean, count))
         return back(_REDUCE[kind](flat))
 
+    def scan(self, kind: str, value: torch.Tensor, dtype: torch.dtype) -> Any:
+        if self.reduced == 0:
+            raise InterpretError("scan outside a reduced stage")
+        outer = len(self.shape) - self.reduced
+        made = _SCAN[kind](value.broadcast_to(self.shape).reshape(*self.shape[:outer], -1))
+        parts = tuple(part.reshape(self.shape) for part in (made if isinstance(made, tuple) else (made,)))
+        return parts if len(parts) > 1 else parts[0]
+
     def local_set(self, name: str, value: torch.Tensor) -> None:
         self.locals[name] = value
 
@@ -184,6 +192,15 @@ _REDUCE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "any": lambda t: t.any(-1),
     "all": lambda t: t.all(-1),
     "xor": _xor,
+}
+
+
+_SCAN: dict[str, Callable[[torch.Tensor], Any]] = {
+    "sum": lambda t: t.cumsum(-1, dtype=t.dtype),
+    "prod": lambda t: t.cumprod(-1, dtype=t.dtype),
+    "logaddexp": lambda t: t.logcumsumexp(-1),
+    "max": lambda t: tuple(t.cummax(-1)),
+    "min": lambda t: tuple(t.cummin(-1)),
 }
 
 

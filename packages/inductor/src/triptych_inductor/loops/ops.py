@@ -72,6 +72,11 @@ def reduce(kind: str, value: Any, dtype: torch.dtype) -> Any:
     return _slot.get().reduce(kind, value, dtype)
 
 
+def scan(kind: str, value: Any, dtype: torch.dtype) -> Any:
+    """The running result along the reduction axes, this point included; `max` and `min` give (value, position)."""
+    return _slot.get().scan(kind, value, dtype)
+
+
 def store_reduction(buffer: str, index: Any, value: Any) -> None:
     """Write a value made of reduction results, once an outer point."""
     _slot.get().store_reduction(buffer, index, value)

@@ -99,6 +99,18 @@ REDUCTIONS: dict[str, frozenset[torch.dtype]] = {
 }
 """Kinds of `reduce` and the dtypes that they take. `argmax`/`argmin` give int64 positions, `any`/`all` bool."""
 
+SCANS: dict[str, tuple[frozenset[torch.dtype], bool]] = {
+    "sum": (NUMBER, False),
+    "prod": (NUMBER, False),
+    "logaddexp": (FLOAT, False),
+    "max": (NUMBER, True),
+    "min": (NUMBER, True),
+}
+"""Kinds of `scan`: the dtypes that they take, and whether a position (int64) comes with the value."""
+
+ORDERED_REDUCTIONS = frozenset({"argmax", "argmin"})
+"""Kinds of `reduce` whose result depends on the order of the reduction axes; every scan does."""
+
 
 def result_dtype(name: str, operands: tuple[torch.dtype, ...]) -> torch.dtype:
     """The dtype of a pointwise op on `operands`; `TypeError` where the table does not allow it.
@@ -125,4 +137,15 @@ def reduction_dtype(kind: str, dtype: torch.dtype) -> torch.dtype:
         raise TypeError(f"unknown reduction {kind!r}; known: {', '.join(REDUCTIONS)}")
     if kind in ("any", "all"):
         return torch.bool
-    return torch.int64 if kind in ("argmax", "argmin") else dtype
+    return torch.int64 if kind in ORDERED_REDUCTIONS else dtype
+
+
+def scan_dtypes(kind: str, dtype: torch.dtype) -> tuple[torch.dtype, ...]:
+    """The dtypes of a scan's results; `TypeError` for unknown kinds and dtypes that the kind does not take.
+
+    >>> scan_dtypes("max", torch.float32)
+    (torch.float32, torch.int64)
+    """
+    if kind not in SCANS or dtype not in SCANS[kind][0]:
+        raise TypeError(f"no scan {kind!r} of {dtype}; known: {', '.join(SCANS)}")
+    return (dtype, torch.int64) if SCANS[kind][1] else (dtype,)

@@ -11,5 +11,6 @@ from triptych_inductor.lowering import pointwise as pointwise
 from triptych_inductor.lowering import pooling as pooling
 from triptych_inductor.lowering import random as random
 from triptych_inductor.lowering import reductions as reductions
+from triptych_inductor.lowering import scans as scans
 from triptych_inductor.lowering import shapes as shapes
 from triptych_inductor.lowering.registry import LOWERINGS as LOWERINGS

@@ -89,12 +89,8 @@ def sort_axes(group: Group, hint: Hint) -> None:
 
 
 def _keeps_reduction_order(group: Group) -> bool:
-    """Positions (argmax) count in the order of the reduction axes."""
-    return any(
-        value.op == "reduce" and value.attrs[0] in ("argmax", "argmin")
-        for member in group.members
-        for value in member.node.values
-    )
+    """Positions (argmax) and scans go in the order of the reduction axes."""
+    return any(member.node.is_ordered for member in group.members)
 
 
 def merge_axes(group: Group) -> None:

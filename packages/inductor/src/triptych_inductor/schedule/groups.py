@@ -1,7 +1,8 @@
 """Groups of loop nodes that will become one kernel, and the rules by which a node may join one.
 
-A group has outer axes and reduction axes. Each member node stands in one of three places:
+A group has outer axes and reduction axes. Each member node stands in one of four places:
 - "reduction": it reduces over the group's reduction axes,
+- "scan": it has a running result along them, one for each (outer, reduction) point,
 - "point": it runs once for each (outer, reduction) point,
 - "outer": it runs once for each outer point.
 In a group without reduction axes all members are "outer".
@@ -20,6 +21,7 @@ from triptych_inductor.schedule.matching import Hint, Match, Piece, in_order, ma
 # A reduction with few results and many elements is spread over threads by its elements; only one pass can be.
 FEW_OUTER = 4
 MANY_REDUCED = 8192
+REDUCING = ("reduction", "scan")  # kinds of nodes, and places, that are tied to the reduction axes
 
 
 @dataclass(eq=False)
@@ -38,6 +40,11 @@ class Member:
         identity = {v: Index({v: 1}) for v in (*node.axes, *node.reduction)}
         return Member(node, place, identity, node.reads, node.writes, node.expressions)
 
+    @property
+    def per_point(self) -> bool:
+        """Whether it writes at every (outer, reduction) point."""
+        return self.place in ("point", "scan")
+
     def substitute(self, change: dict[Var, Index]) -> None:
         """Replace the group's axes by indices over new ones."""
         self.mapping = {v: i.substitute(change) for v, i in self.mapping.items()}
@@ -53,7 +60,7 @@ class Group:
         self.hint = hint
         self.axes: list[Var] = list(node.axes)
         self.reduction: list[Var] = list(node.reduction)
-        self.members = [Member.of(node, "reduction" if node.kind == "reduction" else "outer")]
+        self.members = [Member.of(node, node.kind if node.kind in REDUCING else "outer")]
         self.positions = [position]
         self.sealed = node.kind == "scatter"
         self.written: dict[str, Member] = {name: self.members[0] for name in node.write_names}
@@ -127,9 +134,23 @@ class Group:
         plan = _place(node, found, set(self.axes), set(self.reduction))
         if plan is None or not self._exchange_is_pointwise(node, found, plan):
             return None
+        if not self._keeps_order(node, found, plan):
+            return None
         if self.single_pass and plan.place != "outer" and self._needs_reduced(node):
             return None
         return plan
+
+    def _keeps_order(self, node: LoopNode, found: Match, plan: Plan) -> bool:
+        """Whether nodes that depend on the order of their reduction axes find it in the group's new ones."""
+        ordered = [(found.left, node.reduction)] if node.is_ordered else []
+        for member in self.members:
+            if member.node.is_ordered:
+                mapping = {v: member.mapping[v].substitute(found.right) for v in member.node.reduction}
+                ordered.append((mapping, member.node.reduction))
+        if not ordered:
+            return True
+        axes = [v for v in plan.reduction(found, self.reduction) if v.extent != 1]
+        return all(_in_row_major_order(mapping, wanted, self.hint) == axes for mapping, wanted in ordered)
 
     def _needs_reduced(self, node: LoopNode) -> bool:
         """Whether the node reads something computed after a reduction of this group."""
@@ -154,7 +175,7 @@ class Group:
             for written, other in member.writes:
                 if written == name and other.substitute(found.right) != moved:
                     return False
-            if member.place == "point" and plan.place == "outer":
+            if member.per_point and plan.place == "outer":
                 return False
         if not names:
             return True
@@ -177,7 +198,7 @@ class Group:
         self.positions.append(position)
         for name in node.write_names:
             self.written[name] = joined
-        if node.kind == "reduction":
+        if node.kind in REDUCING:
             self.single_pass = self.single_pass or self._is_single_pass()
 
 
@@ -208,6 +229,15 @@ def _ordered(pieces: list[Piece], old: Sequence[Var]) -> list[Var]:
     return [piece.var for _, piece in indexed]
 
 
+def _in_row_major_order(mapping: dict[Var, Index], variables: Sequence[Var], hint: Hint) -> list[Var]:
+    """The group's axes that a node's variables are made of, from the slowest to the fastest of the node's order."""
+    axes: list[Var] = []
+    for variable in variables:
+        steps = [(hint(c), a) for a, c in mapping[variable].terms.items() if isinstance(a, Var) and a.extent != 1]
+        axes += [a for _, a in sorted(steps, key=lambda step: -step[0])]
+    return axes
+
+
 def _place(node: LoopNode, found: Match, axes: set[Var], reduction: set[Var]) -> Plan | None:
     """Decide the node's place from which pieces pair with which axes."""
     reducing = set(node.reduction)
@@ -221,7 +251,7 @@ def _place(node: LoopNode, found: Match, axes: set[Var], reduction: set[Var]) ->
             return None
         if reducing:
             fits = all((p.left in reducing) == (p.right in reduction) for p in both) and not only_group
-            return Plan("reduction", None, outer, reduced) if fits else None
+            return Plan(node.kind, None, outer, reduced) if fits else None
         if not only_group:
             return Plan("point", None, outer, reduced)
         covers = all(p.right in axes for p in both) and all(p.right in reduction for p in only_group)
@@ -233,9 +263,9 @@ def _place(node: LoopNode, found: Match, axes: set[Var], reduction: set[Var]) ->
     outer = [p for p in found.pieces if p.left not in reducing]
     reduced = [p for p in found.pieces if p.left in reducing]
     if not only_node:  # the group's points are the reduction's points
-        return Plan("reduction", "point", outer, reduced)
+        return Plan(node.kind, "point", outer, reduced)
     if all(p.left in reducing for p in only_node) and all(p.left not in reducing for p in both):
-        return Plan("reduction", "outer", outer, reduced)
+        return Plan(node.kind, "outer", outer, reduced)
     return None
 
 
@@ -243,7 +273,7 @@ def _reduces_fastest_axis(members: list[Member], axes: list[Var], reduction: lis
     """Whether the fastest axis of the largest read of a reducing member is one that is reduced."""
     best: Index | None = None
     for member in members:
-        if member.place != "reduction":
+        if member.place not in REDUCING:
             continue
         for _, index in member.reads:
             if index.terms and (best is None or len(index.variables()) > len(best.variables())):

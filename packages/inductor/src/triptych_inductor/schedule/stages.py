@@ -137,9 +137,9 @@ class KernelBuilder:
                     if source is None or source >= k:
                         continue
                     writer = self.group.written[name]
-                    if writer.place == "point" and name in self.kept:
+                    if writer.per_point and name in self.kept:
                         continue
-                    self.locals[name] = LocalArg(name, self.graph.buffers[name].dtype, writer.place != "point")
+                    self.locals[name] = LocalArg(name, self.graph.buffers[name].dtype, not writer.per_point)
 
     def build(self, name: str) -> KernelCall:
         dtypes = self.graph.dtypes

@@ -1,4 +1,4 @@
-"""Which accumulator type (`header/reductions.h`) each kind of reduction uses, and how it is stepped."""
+"""Which accumulator type (`header/reductions.h`, `header/scans.h`) each kind of reduction and scan uses, and its step."""
 
 from __future__ import annotations
 
@@ -30,6 +30,18 @@ def accumulator_type(node: Value) -> str:
     if ctype.kind == "boolean":
         return f"{_ON_BOOL[kind]}<mask>"
     return f"{_SIMPLE[kind]}<{ctype.vector}>"
+
+
+_RUNNING = {"sum": "RunningSum", "prod": "RunningProduct", "logaddexp": "RunningLogAddExp"}
+
+
+def scan_type(node: Value) -> str:
+    """C++ type of the state of a `scan` value."""
+    kind, dtype = node.attrs
+    vector = TYPES[dtype].vector
+    if kind in _RUNNING:
+        return f"{_RUNNING[kind]}<{vector}>"
+    return f"RunningExtreme<{vector}, {'true' if kind == 'max' else 'false'}>"
 
 
 def stepped(node: Value, text: str, position: str) -> str:

@@ -88,6 +88,8 @@ class BodyWriter:
             found |= self._loop_variables() if node.attrs[0] in self.names.rows else self.outer
         elif node.op == "reduce":
             found = self.outer
+        elif node.op == "scan":
+            found = self._loop_variables()
         if node.op in STORES or node.op == "local_set":
             found |= self._loop_variables() if node.number not in self.group.after else self.outer
         self.depends[node.number] = found
@@ -301,8 +303,23 @@ class BodyWriter:
         return [f"local_{c_name(name)}{place.slot} = {value};"]
 
     def _write_project(self, node: Value, place: Place) -> list[str]:
-        field_name = ("mean", "m2", "count")[node.attrs[0]]
+        fields = ("value", "where") if node.args[0].op == "scan" else ("mean", "m2", "count")
+        field_name = fields[node.attrs[0]]
         return [self._define(node, f"{self.text_of[node.args[0].number]}.{field_name}")]
+
+    def scan_state(self, node: Value) -> str:
+        """The name of a scan's state, which is declared before the loops."""
+        return f"{self.prefix}scan{node.number}"
+
+    def _write_scan(self, node: Value, place: Place) -> list[str]:
+        """A step of a running result: from lane to lane, or in each lane for itself."""
+        self.names.sections.add("scans")
+        along = self.vector is not None and self.vector not in self.outer
+        count = f", {place.tail}" if place.tail and along else ""
+        value, name = self.text_of[node.args[0].number], f"{self.prefix}{node.number}"
+        self.text_of[node.number] = name
+        state = f"{self.scan_state(node)}{place.slot or '[0]'}"
+        return [f"const auto {name} = {state}.{'along' if along else 'across'}({value}{count});"]
 
     def _write_masked(self, node: Value, place: Place) -> list[str]:
         assert node.region is not None and node.region.result is not None and node.dtype is not None

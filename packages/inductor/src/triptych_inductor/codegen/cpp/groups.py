@@ -42,6 +42,10 @@ class Group:
     def reductions(self) -> list[Value]:
         return [n for n in self.recorded.block.nodes if n.op == "reduce"]
 
+    @property
+    def scans(self) -> list[Value]:
+        return [n for n in self.recorded.block.nodes if n.op == "scan"]
+
     def body(self) -> list[Value]:
         """Values of the loop, in order."""
         return [n for n in self.recorded.block.nodes if n.number not in self.after and n.op != "reduce"]

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from importlib import resources
 
-SECTIONS = ("base", "arithmetic", "math", "library", "reductions", "support", "launcher")
+SECTIONS = ("base", "arithmetic", "math", "library", "reductions", "scans", "support", "launcher")
 """The vector headers, in the order in which a unit has them."""
 
 _KEYWORDS = frozenset(

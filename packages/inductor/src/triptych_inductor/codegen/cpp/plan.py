@@ -60,7 +60,9 @@ def make_plan(kernel: Kernel, groups: list[Group], lanes: int) -> Plan:
     reduced = [g for g in groups if g.reduced]
     inner = loop_axes("r", kernel.reduction)
     inner_scores = [axis_score(reduced, s, e, lanes) for s, e in zip(inner, kernel.reduction, strict=True)]
-    best_inner = _best(inner_scores)
+    scans = any(g.scans for g in groups)
+    # Running results go from lane to lane of the last axis; other reduction axes are loops around it.
+    best_inner = len(inner) - 1 if scans and inner else _best(inner_scores)
     use_outer = best is not None and (best_inner is None or scores[best] > inner_scores[best_inner])
     shape, vector = ("outer", best) if use_outer else ("inner", best_inner)
     along = kernel.outer if use_outer else kernel.reduction
@@ -69,7 +71,7 @@ def make_plan(kernel: Kernel, groups: list[Group], lanes: int) -> Plan:
     unroll = _tile_vectors(extent, lanes, rows) if use_outer else _unroll(extent, lanes)
     few = use_outer and static(extent) is not None and -(-size_of(extent) // lanes) <= min(unroll, 4)
     plan = Plan(shape, vector, None, unroll, "none" if atomic else "outer", cost, few)
-    plan.split = None if atomic or rows else _split_axis(kernel, groups, plan, lanes)
+    plan.split = None if atomic or rows or scans else _split_axis(kernel, groups, plan, lanes)
     return plan
 
 
@@ -128,7 +130,7 @@ def unrolled(group: Group, most: int) -> int:
 
     A longer body hides it by itself; there more accumulators would only make more code.
     """
-    if not group.reductions:
+    if not group.reductions or group.scans:
         return 1
     cost = _cost(group.recorded.block)
     return min(most, 4 if cost <= 6 else 2 if cost <= 14 else 1)

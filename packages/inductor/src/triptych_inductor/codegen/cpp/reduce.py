@@ -12,6 +12,7 @@ from triptych_inductor.codegen.cpp.accumulators import (
     needs_flush,
     needs_position,
     result_text,
+    scan_type,
     stepped,
 )
 from triptych_inductor.codegen.cpp.body import BodyWriter, Place
@@ -206,6 +207,8 @@ class ReductionLoops:
         reductions, unroll, code = group.reductions, unrolled(group, self.plan.unroll), self.code
         for node in reductions:
             code.line(f"{accumulator_type(node)} {self._accumulator(writer, node)}[{unroll}];")
+        for node in group.scans:
+            code.line(f"{scan_type(node)} {writer.scan_state(node)}[1];")
         outer_depth = len(self.owner.outer)
         body = group.body()
         early = [n for n in body if writer.uniform(n) and writer.level(n) <= outer_depth]
@@ -274,6 +277,8 @@ class ReductionLoops:
         code = self.code
         for node in group.reductions:
             code.line(f"{accumulator_type(node)} {self._accumulator(writer, node)}{self._slots()};")
+        for node in group.scans:
+            code.line(f"{scan_type(node)} {writer.scan_state(node)}{self._slots()};")
         body = group.body()
         depth = len(self.owner.outer) - 1
         early = [n for n in body if writer.uniform(n) and writer.level(n) <= depth]

@@ -13,7 +13,7 @@ from triptych_inductor.codegen.cpp.naming import SECTIONS, c_name, header
 from triptych_inductor.loops.kernel import Kernel
 
 ALWAYS = ("base", "arithmetic", "reductions", "support", "launcher")
-NEEDS = {"library": ("math",)}
+NEEDS = {"library": ("math",), "scans": ("math",)}
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def write_rows(
     writer.run([(stage, node.args[0]) for stage, node in sums])
     for state, (stage, node) in zip(states, sums, strict=True):
         _add(writer, state, stage, node)
-    writer.close_loop([f"for block in range({each}):"])
+    writer.close_loop([layout.loop("block", str(each))])
     writer.forget_loop()
     return writer, [
         _store(writer, k, state, node, columns) for k, (state, (_, node)) in enumerate(zip(states, sums, strict=True))

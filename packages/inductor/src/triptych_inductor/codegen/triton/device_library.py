@@ -304,6 +304,101 @@ def reduce_welford(mean, m2, count, axis: tl.constexpr):
     return tl.reduce((mean, m2, count), axis, welford_merge)
 
 
+# Scans along one axis: `scan_*` gives the running results of a block, `join_*` puts what came before in front.
+
+
+@triton.jit
+def _sum(a, b):
+    return a + b
+
+
+@triton.jit
+def join_sum(before, value):
+    """Running sums behind `before`."""
+    return before + value
+
+
+@triton.jit
+def join_prod(before, value):
+    """Running products behind `before`."""
+    return before * value
+
+
+@triton.jit
+def join_logaddexp(a, b):
+    """log(exp(a) + exp(b)); infinities and NaN as in torch."""
+    low = minimum(a, b)
+    high = maximum(a, b)
+    plain = (low != high) | (tl.abs(low) < float("inf"))
+    return tl.where(plain, libdevice.log1p(libdevice.exp(low - high)) + high, a)
+
+
+@triton.jit
+def join_max(value, index, other, other_index):
+    """The larger of two and its position: of equals the later one, a NaN over all but a later NaN."""
+    later = other_index >= index
+    over = (other > value) | ((other == value) & later)
+    take = tl.where(other != other, (value == value) | later, over & (value == value))
+    return tl.where(take, other, value), tl.where(take, other_index, index)
+
+
+@triton.jit
+def join_min(value, index, other, other_index):
+    """As `join_max`, of the smaller one."""
+    later = other_index >= index
+    over = (other < value) | ((other == value) & later)
+    take = tl.where(other != other, (value == value) | later, over & (value == value))
+    return tl.where(take, other, value), tl.where(take, other_index, index)
+
+
+@triton.jit
+def scan_sum(value, axis: tl.constexpr):
+    """Running sums along an axis."""
+    return tl.associative_scan(value, axis, _sum)
+
+
+@triton.jit
+def scan_prod(value, axis: tl.constexpr):
+    """Running products along an axis."""
+    return tl.associative_scan(value, axis, _product)
+
+
+@triton.jit
+def scan_logaddexp(value, axis: tl.constexpr):
+    """Running logarithms of sums of exponentials along an axis."""
+    return tl.associative_scan(value, axis, join_logaddexp)
+
+
+@triton.jit
+def scan_max(value, index, axis: tl.constexpr):
+    """Running maxima and their positions along an axis."""
+    return tl.associative_scan((value, index), axis, join_max)
+
+
+@triton.jit
+def scan_min(value, index, axis: tl.constexpr):
+    """Running minima and their positions along an axis."""
+    return tl.associative_scan((value, index), axis, join_min)
+
+
+@triton.jit
+def all_logaddexp(value, axis: tl.constexpr):
+    """Logarithm of the sum of exponentials along an axis."""
+    return tl.reduce(value, axis, join_logaddexp)
+
+
+@triton.jit
+def all_max(value, index, axis: tl.constexpr):
+    """The last result of `scan_max`."""
+    return tl.reduce((value, index), axis, join_max)
+
+
+@triton.jit
+def all_min(value, index, axis: tl.constexpr):
+    """The last result of `scan_min`."""
+    return tl.reduce((value, index), axis, join_min)
+
+
 @triton.jit
 def step_argmax(value, index, other, other_index):
     """Elementwise step of an arg-maximum."""

@@ -35,6 +35,10 @@ class StageFacts:
         return self.recorded.block.nodes
 
     @property
+    def has_scans(self) -> bool:
+        return any(n.op == "scan" for n in self.nodes)
+
+    @property
     def reductions(self) -> list[Value]:
         return [n for n in self.nodes if n.op == "reduce"]
 
@@ -99,7 +103,9 @@ def _dependence(facts: StageFacts, invariant_locals: set[str]) -> None:
             after = after or any(n.number in facts.after_reduce for n in indirect_nodes(node, facts))
         elif node.op == "local_get":
             along = along or (node.attrs[0] not in invariant_locals and facts.stage.reduced)
-        elif node.op in ("reduce", "project"):
+        elif node.op == "scan":
+            along = True
+        elif node.op == "reduce":
             along = False
         if node.region is not None:
             for inner in node.region.nodes:

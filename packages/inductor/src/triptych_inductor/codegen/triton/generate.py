@@ -8,13 +8,13 @@ print(program.source)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
 import torch
 
-from triptych_inductor.codegen.triton import columns, heuristics, prologue, reductions
+from triptych_inductor.codegen.triton import columns, heuristics, prologue, reductions, split_scans
 from triptych_inductor.codegen.triton.devices import DeviceFacts
 from triptych_inductor.codegen.triton.dtypes import DTYPES, text_of
 from triptych_inductor.codegen.triton.facts import ROOTS, StageFacts, analyse, local_definitions
@@ -36,6 +36,7 @@ from triptych_inductor.codegen.triton.records import (
     Workspace,
     postfix,
 )
+from triptych_inductor.codegen.triton.scans import scans_of
 from triptych_inductor.codegen.triton.sections import SectionWriter
 from triptych_inductor.codegen.triton.tiles import TileDim, accesses, choose_tiles
 from triptych_inductor.codegen.triton.writer import HEAD, KernelContext, Text
@@ -63,7 +64,7 @@ def generate(kernel: Kernel, facts: DeviceFacts, *, layout: Layout | None = None
     contract.
     """
     if kernel.columns is not None:
-        return _with_columns(kernel, facts)
+        return _with_columns(kernel, facts, layout)
     context = make_context(kernel)
     layout = layout or plan(kernel, facts, context.stages)
     if layout.walk == PERSISTENT:
@@ -75,12 +76,12 @@ def generate(kernel: Kernel, facts: DeviceFacts, *, layout: Layout | None = None
     return _program(kernel, context, made)
 
 
-def _with_columns(kernel: Kernel, facts: DeviceFacts) -> TritonProgram:
+def _with_columns(kernel: Kernel, facts: DeviceFacts, layout: Layout | None) -> TritonProgram:
     """Row kernel and column sums in two functions."""
     assert kernel.columns is not None
     rows = columns.with_exchanged_axes(kernel)
     context = make_context(rows)
-    layout = columns.row_layout(rows, facts)
+    layout = layout or columns.row_layout(rows, facts)
     own = len(kernel.stages)
     sums = columns.sums_of(context.stages[own:])
     roots = _all_roots(context.stages[:own])
@@ -137,7 +138,10 @@ def plan(kernel: Kernel, facts: DeviceFacts, stages: Sequence[StageFacts]) -> La
     dims = choose_tiles(stages, outer, reduction, reduced)
     found = accesses(stages, dict([*outer, *reduction]))
     numels = [a.numel for a in (*kernel.inputs, *kernel.outputs)]
-    return heuristics.choose_layout(dims, found, stages, numels, facts)
+    layout = heuristics.choose_layout(dims, found, stages, numels, facts)
+    if layout.walk == SPLIT and not split_scans.independent(stages, local_definitions(stages)):
+        return replace(layout, walk=LOOPED, splits=1)
+    return layout
 
 
 # The three shapes of a program.
@@ -164,7 +168,7 @@ def _looped(context: KernelContext, layout: Layout) -> _Made:
     writer.head += prologue.opening(writer, layout)
     reduction = layout.reduction
     assert reduction is not None
-    header = f"for roffset in range(0, {writer.extent(reduction.numel)}, {reduction.block}):"
+    header = layout.loop("roffset", "0", writer.extent(reduction.numel), reduction.block)
     wanted = wanted_locals(context.definitions)
     groups = group_stages(context.stages, context.definitions)
     spills = _spills(context, layout, groups)
@@ -216,6 +220,7 @@ def _split(context: KernelContext, layout: Layout, facts: DeviceFacts) -> list[_
     """For each group: a function whose programs share rows, and one that combines their results and goes on."""
     wanted = wanted_locals(context.definitions)
     passed: dict[tuple[int, int], tuple[str, Text]] = {}  # values that later functions read from a workspace
+    carried: dict[tuple[int, int], list[str]] = {}
     made: list[_Made] = []
     groups = group_stages(context.stages, context.definitions)
     spills = _spills(context, layout, groups)
@@ -224,6 +229,8 @@ def _split(context: KernelContext, layout: Layout, facts: DeviceFacts) -> list[_
         if any(tile_roots(stage) for stage in group):
             writer = _opened(context, layout, passed)
             writer.spilled = {key: (name, dtype) for key, (name, dtype, _) in spills.items()}
+            carried |= _starts_of_shares(context, layout, facts, number, group, writer.spilled, passed, made)
+            writer.carried = carried  # earlier groups' too: their scans are run again where a later loop reads them
             _loop_chunk(writer, group, layout, spills)
             partials = _store_partials(writer, layout, number)
             made.append(_Made(writer, layout, f"_part{number}"))
@@ -247,7 +254,9 @@ def _opened(context: KernelContext, layout: Layout, passed: dict[tuple[int, int]
     return writer
 
 
-def _loop_chunk(writer: SectionWriter, group: Sequence[StageFacts], layout: Layout, spills: _Spills) -> None:
+def _share(writer: SectionWriter) -> str:
+    """What a program's share of a row is; the header of the loop over it."""
+    layout = writer.layout
     reduction = layout.reduction
     assert reduction is not None
     length, block = writer.extent(reduction.numel), reduction.block
@@ -256,7 +265,37 @@ def _loop_chunk(writer: SectionWriter, group: Sequence[StageFacts], layout: Layo
         "rbegin = split * rchunk",
         f"rend = tl.minimum(rbegin + rchunk, {length})",
     ]
-    _loop(writer, group, f"for roffset in range(rbegin, rend, {block}):", spills)
+    return layout.loop("roffset", "rbegin", "rend", block)
+
+
+def _loop_chunk(writer: SectionWriter, group: Sequence[StageFacts], layout: Layout, spills: _Spills) -> None:
+    _loop(writer, group, _share(writer), spills)
+
+
+def _starts_of_shares(
+    context: KernelContext,
+    layout: Layout,
+    facts: DeviceFacts,
+    number: int,
+    group: Sequence[StageFacts],
+    spilled: dict[tuple[int, int], tuple[str, torch.dtype]],
+    passed: dict[tuple[int, int], tuple[str, Text]],
+    made: list[_Made],
+) -> dict[tuple[int, int], list[str]]:
+    """Two functions that find what the scans of a group start from in each share of a row; none without scans."""
+    scans = scans_of(group)
+    if not scans:
+        return {}
+    writer = _opened(context, layout, passed)
+    writer.spilled, writer.group = spilled, frozenset(s.number for s in group)
+    totals = split_scans.write_totals(writer, scans, number, _share)
+    made.append(_Made(writer, layout, f"_total{number}"))
+    dim = TileDim("s", ((_SPLIT_AXIS, layout.splits),), layout.splits, len(layout.outer))
+    own = heuristics.combine_layout(layout, dim, facts)
+    joined = _opened(context, own, {})
+    starts = split_scans.write_starts(joined, scans, totals, dim, number)
+    made.append(_Made(joined, own, f"_start{number}"))
+    return starts
 
 
 def _store_partials(writer: SectionWriter, layout: Layout, number: int) -> list[tuple[Root, list[str]]]:
@@ -385,7 +424,7 @@ def _name(context: KernelContext, layout: Layout) -> str:
     """A name that says what a function does, for profiles; made of its content alone, so that equal functions are
     equal."""
     words = [
-        node.attrs[0] if node.op == "reduce" else node.op
+        f"scan_{node.attrs[0]}" if node.op == "scan" else node.attrs[0] if node.op == "reduce" else node.op
         for stage in context.stages
         for node in stage.recorded.walk()
         if node.op not in _PLAIN and node.op not in ROOTS

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from triptych_inductor.codegen.triton.records import MODULE_HEADER, TritonProgram, evaluate, grid_size
@@ -71,13 +72,39 @@ def _patch_reductions(library: types.ModuleType) -> None:
 
     def self_combined(self: Any, parts: list[Any]) -> list[Any]:
         half = parts[0].shape[self.axis] // 2
-        take = lambda p, s: self.to_tensor(p.handle.data.take(range(*s), axis=self.axis), p.dtype.scalar)  # noqa: E731
-        low = [take(p, (0, half)) for p in parts]
-        high = [take(p, (half, 2 * half)) for p in parts]
+        low = [_taken(self, p, 0, half) for p in parts]
+        high = [_taken(self, p, half, 2 * half) for p in parts]
         made = self.combine_fn(*low, *high)
         return list(made) if isinstance(made, (tuple, list)) else [made]
 
     interpreter.ReduceOps.apply_impl = apply_impl
+    plain_scan = interpreter.ScanOps.apply_impl
+
+    def scan_impl(self: Any, given: Any) -> Any:
+        """Running results in log2 steps: each joins what lies 1, 2, 4, ... places before."""
+        if id(self.combine_fn) not in known or self.reverse:
+            return plain_scan(self, given)
+        parts, step = list(given), 1
+        axis, length = int(self.axis), given[0].handle.data.shape[int(self.axis)]
+        while step < length:
+            early = [self.to_tensor(np.roll(p.handle.data, step, axis), p.dtype.scalar) for p in parts]
+            made = self.combine_fn(*early, *parts)
+            made = list(made) if isinstance(made, (tuple, list)) else [made]
+            others = [k for k in range(parts[0].handle.data.ndim) if k != axis]
+            behind = np.expand_dims(np.arange(length), others) >= step
+            parts = [
+                self.to_tensor(np.where(behind, m.handle.data, p.handle.data), p.dtype.scalar)
+                for m, p in zip(made, parts, strict=True)
+            ]
+            step *= 2
+        return parts
+
+    interpreter.ScanOps.apply_impl = scan_impl
+
+
+def _taken(ops: Any, part: Any, start: int, stop: int) -> Any:
+    """A stretch of an interpreted tensor along the axis of a reduction or scan."""
+    return ops.to_tensor(part.handle.data.take(range(start, stop), axis=ops.axis), part.dtype.scalar)
 
 
 def _scalar(value: Any) -> int:

@@ -63,6 +63,12 @@ class Layout:
             tiles *= -(-int(dim.numel) // self.block(dim))
         return -(-tiles // max(self.row_programs, 1))
 
+    def loop(self, name: str, *bounds: str) -> str:
+        """Header of a loop. With stages, loads of later blocks are under way while earlier ones are computed."""
+        if self.num_stages > 1:
+            return f"for {name} in tl.range({', '.join(bounds)}, num_stages={self.num_stages}):"
+        return f"for {name} in range({', '.join(bounds)}):"
+
     def shape(self, positions: frozenset[int]) -> str:
         """Text of the shape of a value that varies along the dimensions at `positions`."""
         return "[" + ", ".join(d.block if d.position in positions else "1" for d in self.dims) + "]"
@@ -84,7 +90,8 @@ class Layout:
         if self.row_programs:
             split = f", rows walked by {self.row_programs} programs"
         order = ", mirrored tiles" if self.mirrored else ""
-        return f"{self.walk} [{tile}], {self.num_warps} warps{split}, {width}-bit indices{order}"
+        stages = f", {self.num_stages} stages" if self.num_stages > 1 else ""
+        return f"{self.walk} [{tile}], {self.num_warps} warps{stages}{split}, {width}-bit indices{order}"
 
 
 def total(dims: tuple[TileDim, ...]) -> Extent:

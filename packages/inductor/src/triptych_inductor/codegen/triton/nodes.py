@@ -53,7 +53,11 @@ class NodeWriter(Writer):
 
     def forget_loop(self) -> None:
         """Drop values whose names live in a loop that was closed."""
-        self.values = {k: v for k, v in self.values.items() if not (isinstance(v, Text) and v.place == LOOP)}
+        self.values = {
+            k: v
+            for k, v in self.values.items()
+            if all(p.place != LOOP for p in (v if isinstance(v, tuple) else (v,)) if isinstance(p, Text))
+        }
 
     def _indirect(self, stage: StageFacts) -> dict[Any, Text]:
         table = stage.recorded.indirect

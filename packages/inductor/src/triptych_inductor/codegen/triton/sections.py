@@ -16,14 +16,14 @@ from triptych_inductor.codegen.triton import reductions
 from triptych_inductor.codegen.triton.dtypes import text_of
 from triptych_inductor.codegen.triton.facts import StageFacts, operands
 from triptych_inductor.codegen.triton.layout import Layout
-from triptych_inductor.codegen.triton.nodes import NodeWriter
+from triptych_inductor.codegen.triton.scans import ScanWriter
 from triptych_inductor.codegen.triton.writer import HEAD, LOOP, KernelContext, Text
 from triptych_inductor.loops.handlers import Value
 
 Root = tuple[StageFacts, Value]
 
 
-class SectionWriter(NodeWriter):
+class SectionWriter(ScanWriter):
     """Writes sections. In a loop, reductions only take their step; `finish` makes their results."""
 
     def __init__(self, context: KernelContext, layout: Layout) -> None:
@@ -108,13 +108,6 @@ class SectionWriter(NodeWriter):
         suffix = f", {' & '.join(masks)}" if masks else ""
         self.line(f"tl.store({self.use(name)} + ({self._everywhere().name}), {self.tile(value)}{suffix})", LOOP)
         self._wrote(name)
-
-    def flat(self) -> str:
-        """Text of the number of an outer point, in the order of the tile's dimensions."""
-        text = ""
-        for dim in self.layout.outer:
-            text = f"({text}) * {self.extent(dim.numel)} + {dim.letter}index" if text else f"{dim.letter}index"
-        return text
 
     def _everywhere(self) -> Text:
         """The number of every (outer, reduction) point."""

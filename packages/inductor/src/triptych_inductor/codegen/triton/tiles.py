@@ -150,7 +150,7 @@ def choose_tiles(
         dims.append(TileDim(letter, tuple(group), product([e for _, e in group]), position))
     if has_reduction:
         inner = [(s, e) for s, e in reduction if e != 1]
-        units = _unit_axes(found, inner)
+        units = [] if any(s.has_scans for s in stages) else _unit_axes(found, inner)  # scans go in the given order
         ordered = _ordered(inner, units[0] if units else None)
         dims.append(TileDim("r", tuple(ordered), product([e for _, e in ordered]), len(dims)))
     return dims

@@ -1,0 +1,108 @@
+"""Candidate layouts of one kernel, for autotuning: the heuristics' choice first, then its neighbours.
+
+What is varied: block sizes along both directions, warps, stages of loops, how rows are walked and by how many programs.
+Layouts that hold too much or too little in a thread are left out; what remains is capped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from triptych_inductor.codegen.triton import columns
+from triptych_inductor.codegen.triton.devices import DeviceFacts
+from triptych_inductor.codegen.triton.generate import make_context, plan
+from triptych_inductor.codegen.triton.heuristics import power_of_2
+from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT, Layout
+from triptych_inductor.codegen.triton.tiles import TileDim
+from triptych_inductor.loops.kernel import Kernel
+
+MOST = 32  # candidates of one kernel
+_LARGEST_TILE = 32768  # elements
+_EACH = (1, 64)  # elements of a tile that a thread may hold
+
+
+def candidates(kernel: Kernel, facts: DeviceFacts, most: int = MOST) -> list[Layout]:
+    """Layouts to try for a kernel, at most `most`; only the heuristics' own where sizes are symbolic."""
+    if kernel.columns is not None:
+        base = columns.row_layout(columns.with_exchanged_axes(kernel), facts)
+        found = _row_walks(base, facts)
+    else:
+        base = plan(kernel, facts, make_context(kernel).stages)
+        if kernel.sizes or base.mirrored:
+            return [base]
+        found = _points(base) if base.reduction is None else _rows(base)
+    unique = dict.fromkeys(str(layout) for layout in (base,))
+    kept = [base]
+    for layout in found:
+        if str(layout) not in unique and _fits(layout, facts):
+            unique[str(layout)] = None
+            kept.append(layout)
+    return kept[:most]
+
+
+def _fits(layout: Layout, facts: DeviceFacts) -> bool:
+    elements = 1
+    for block in layout.blocks.values():
+        elements *= block
+    threads = layout.num_warps * facts.family.warp_size
+    enough = _EACH[0] * threads <= elements <= _EACH[1] * threads
+    return enough and elements <= _LARGEST_TILE and 1 <= layout.num_warps <= facts.family.max_warps
+
+
+def _scaled(base: Layout, dim: TileDim, factors: tuple[float, ...]) -> list[int]:
+    """Block sizes around a layout's own, no larger than the dimension."""
+    largest = power_of_2(int(dim.numel))
+    sizes = [int(layout_size) for layout_size in (base.block(dim) * f for f in factors) if layout_size >= 1]
+    return [s for s in dict.fromkeys(sizes) if s <= largest]
+
+
+def _warps(base: Layout) -> list[int]:
+    return [base.num_warps, base.num_warps * 2, base.num_warps // 2]
+
+
+def _points(base: Layout) -> Iterator[Layout]:
+    fastest = base.dims[-1]
+    others = base.dims[:-1]
+    for warps in _warps(base):
+        for size in _scaled(base, fastest, (1, 2, 0.5, 4)):
+            if not others:
+                yield replace(base, blocks=base.blocks | {fastest.letter: size}, num_warps=warps)
+                continue
+            slow = others[-1]
+            for depth in _scaled(base, slow, (1, 2, 0.5)):
+                yield replace(base, blocks=base.blocks | {fastest.letter: size, slow.letter: depth}, num_warps=warps)
+
+
+def _rows(base: Layout) -> Iterator[Layout]:
+    """Whole rows and rows in blocks, of several sizes; first what changes least."""
+    reduction = base.reduction
+    assert reduction is not None
+    fastest = base.outer[-1]
+    whole = power_of_2(int(reduction.numel))
+    widths = _scaled(base, fastest, (1, 2, 0.5, 4))
+    for warps in _warps(base):
+        if whole <= _LARGEST_TILE and base.walk != SPLIT:
+            for width in widths:
+                blocks = base.blocks | {fastest.letter: width, "r": whole}
+                yield replace(base, walk=PERSISTENT, blocks=blocks, num_warps=warps, splits=1, num_stages=1)
+    walk = SPLIT if base.walk == SPLIT else LOOPED
+    depths = _scaled(base, reduction, (1, 0.5, 2, 0.25, 0.125))
+    for stages in (1, 3, 2):
+        for depth in (d for d in depths if d < whole):
+            for warps in (max(min(depth * base.block(fastest) // 512, 16), 1), base.num_warps):
+                blocks = base.blocks | {"r": depth}
+                yield replace(base, walk=walk, blocks=blocks, num_warps=warps, num_stages=stages)
+    if walk == SPLIT:
+        for splits in (base.splits // 2, base.splits * 2):
+            if splits > 1:
+                yield replace(base, splits=splits)
+
+
+def _row_walks(base: Layout, facts: DeviceFacts) -> Iterator[Layout]:
+    rows = base.outer[-1]
+    for stages in (2, 3, 1):
+        for warps in _warps(base):
+            for each in (2, 1, 4, 8):
+                programs = max(min(each * facts.processors, int(rows.numel)), 1)
+                yield replace(base, num_warps=warps, num_stages=stages, row_programs=programs)
