@@ -21,10 +21,15 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "triptych_dynamo.captured_graph": ("capture", "CapturedGraph"),
     "triptych_dynamo.explanation": ("explain", "capture_all", "Explanation"),
     "triptych_dynamo.hooks": ("Hooks",),
-    "triptych_dynamo.region": ("RecompileLimitWarning",),
+    "triptych_dynamo.recompiles": ("RecompileLimitError", "RecompileLimitWarning"),
     "triptych_dynamo.options": ("Options",),
     "triptych_dynamo.errors": ("GraphBreakError", "GuardViolation", "InvalidBackend", "TracerFault", "Unsupported"),
     "triptych_dynamo.guards.facts": ("Guard",),
+    "triptych_dynamo.guards.filters": (
+        *("GuardEntry", "guard_entries", "keep_portable_guards_unsafe", "keep_tensor_guards_unsafe"),
+        *("skip_all_guards_unsafe", "skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe"),
+        "skip_guard_on_inbuilt_nn_modules_unsafe",
+    ),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = sorted(["__version__", *_HOME])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import weakref
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from triptych_dynamo.options import Options
 from triptych_dynamo.region_handle import RegionHandle
 
 if TYPE_CHECKING:
+    from triptych_dynamo.guards.filters import GuardFilter
     from triptych_dynamo.hooks import Hooks
 
 _regions: weakref.WeakSet[RegionHandle] = weakref.WeakSet()
@@ -29,6 +31,8 @@ def optimize(
     dynamic: bool | None = None,
     options: Options | None = None,
     recompile_limit: int | None = None,
+    on_limit: str | None = None,
+    guard_filter_fn: GuardFilter | None = None,
     hooks: Hooks | None = None,
 ) -> Callable[[Any], Any]:
     """A decorator that compiles a function, method or module with `backend` when it is called.
@@ -38,7 +42,9 @@ def optimize(
         fullgraph: a graph break raises `GraphBreakError`.
         dynamic: None: sizes that change become symbolic; True: all sizes are; False: none.
         options: all of these in one record; the keywords here take precedence.
-        recompile_limit: how often one frame is compiled before it runs eagerly where no entry fits.
+        recompile_limit: how often one frame is compiled.
+        on_limit: what happens then: "generalise" (the default), "error" or "eager"; see `Options`.
+        guard_filter_fn: says which guards to keep; see `guards.filters`.
         hooks: callbacks.
 
     Raises:
@@ -50,13 +56,15 @@ def optimize(
         ...     return x + 1
     """
     function = lookup_backend(backend)
-    base = options or Options()
-    chosen = Options(
-        fullgraph or base.fullgraph,
-        base.dynamic if dynamic is None else dynamic,
-        base.recompile_limit if recompile_limit is None else recompile_limit,
-        base.on_error,
-    )
+    given = {
+        "fullgraph": fullgraph or None,
+        "dynamic": dynamic,
+        "recompile_limit": recompile_limit,
+        "on_limit": on_limit,
+        "guard_filter_fn": guard_filter_fn,
+    }
+    named = {name: value for name, value in given.items() if value is not None}
+    chosen = dataclasses.replace(options or Options(), **named)  # type: ignore[arg-type]
 
     def decorate(target: Any) -> Any:
         region = RegionHandle(function, chosen, hooks)

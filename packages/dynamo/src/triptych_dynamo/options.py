@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from triptych_dynamo.guards.filters import GuardEntry
+
+ON_LIMIT = ("generalise", "error", "eager")
 
 
 @dataclass(frozen=True)
@@ -14,10 +21,20 @@ class Options:
         dynamic: None: what changes becomes symbolic; True: all sizes but 0 and 1; False: none.
         on_error: what a fault of the tracer itself does. "raise": `TracerFault`; "eager": a warning, and the frame runs
             as it is.
-        recompile_limit: how many entries one frame may have before it runs eagerly.
+        recompile_limit: how many entries one frame may have.
+        on_limit: what happens then. "generalise": one more compile for each tensor or number that differed and is not
+            yet symbolic in all its dimensions, and when there is none, as "eager"; "error": `RecompileLimitError`;
+            "eager": a warning with the guard that did not hold, and the frame runs as it is where no entry fits.
+        guard_filter_fn: given the `GuardEntry` of each guard of a frame, says which to keep (see `guards.filters`).
     """
 
     fullgraph: bool = False
     dynamic: bool | None = None
     recompile_limit: int = 8
     on_error: str = "raise"
+    on_limit: str = "generalise"
+    guard_filter_fn: Callable[[Sequence[GuardEntry]], Sequence[bool]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_limit not in ON_LIMIT:
+            raise ValueError(f"on_limit is one of {', '.join(ON_LIMIT)}, not {self.on_limit!r}")

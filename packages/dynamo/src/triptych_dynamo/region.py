@@ -11,7 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +27,10 @@ from triptych_dynamo.emit.frame_exit import parameters_of
 from triptych_dynamo.emit.trampoline import Resume, drive
 from triptych_dynamo.errors import TracerFault, Unsupported
 from triptych_dynamo.guards.facts import Guard
+from triptych_dynamo.guards.filters import filtered
 from triptych_dynamo.guards.program import compile_guards
-from triptych_dynamo.guards.python_check import check
 from triptych_dynamo.hooks import Hooks
-from triptych_dynamo.trace.history import History
+from triptych_dynamo.recompiles import FrameState, may_compile, recompile_reason
 from triptych_dynamo.trace.modes import under_active_modes
 from triptych_dynamo.trace.shapes import Shapes
 from triptych_dynamo.trace_rules import is_skipped
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from triptych_dynamo.region_handle import RegionHandle
 
 SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-
-
-class RecompileLimitWarning(UserWarning):
-    """A frame runs eagerly because it was compiled too often."""
 
 
 @dataclass
@@ -66,16 +62,6 @@ class FrameRecord:
     recompile_reason: str = ""
 
 
-@dataclass
-class _FrameState:
-    """What the region knows of one layout."""
-
-    history: History = field(default_factory=History)
-    guards: list[list[Guard]] = field(default_factory=list)  # of each entry
-    entries: int = 0
-    warned: bool = False
-
-
 class CompiledRegion:
     """Compiles the frames of one callable; `handle` is what the callable knows it by."""
 
@@ -85,7 +71,7 @@ class CompiledRegion:
         self.options = handle.options
         self.hooks = handle.hooks or Hooks()
         self.records: list[FrameRecord] = []
-        self._states: dict[Layout, _FrameState] = {}
+        self._states: dict[Layout, FrameState] = {}
         self._layouts: dict[CodeType, Layout] = {}
         self._continuations: dict[Layout, Continuation] = {}
         self._targets: dict[tuple[Layout, int], CompiledCallable] = {}
@@ -119,16 +105,16 @@ class CompiledRegion:
 
     def _entry(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
         layout = self._layouts.get(function.__code__) or Layout(function.__code__, 0)
-        state = self._states.setdefault(layout, _FrameState())
+        state = self._states.setdefault(layout, FrameState())
         named = dict(zip(parameters_of(function.__code__), arguments, strict=True))
-        reason = self._recompile_reason(state, named, function)
-        if state.entries >= self.options.recompile_limit:
-            self._announce_limit(state, function, reason)
+        reason = recompile_reason(state, named, function)
+        if not may_compile(state, self.options, named, function, reason):
             return None
         started = time.perf_counter()
         result = self._compile(layout, function, named, state)
         if result is None:
             return None
+        result.guards = filtered(result.guards, self.options.guard_filter_fn, named, function)
         record = FrameRecord(
             f"{function.__code__.co_qualname}+{layout.position}",
             result.graph_module,
@@ -140,7 +126,7 @@ class CompiledRegion:
         return self._make_entry(state, function, result, record)
 
     def _compile(
-        self, layout: Layout, function: FunctionType, named: dict[str, Any], state: _FrameState
+        self, layout: Layout, function: FunctionType, named: dict[str, Any], state: FrameState
     ) -> CompiledFrame | None:
         """Compile a frame; a fault of the tracer is an error or a warning, as the options say."""
         try:
@@ -152,11 +138,10 @@ class CompiledRegion:
             return CompiledFrame(None)
 
     def _make_entry(
-        self, state: _FrameState, function: FunctionType, result: CompiledFrame, record: FrameRecord
+        self, state: FrameState, function: FunctionType, result: CompiledFrame, record: FrameRecord
     ) -> Entry:
         self.records.append(record)
         self._tell(function, result, record)
-        state.entries += 1
         state.guards.append(result.guards)
         program = compile_guards(result.guards, function.__code__)
         if result.code is None:
@@ -174,32 +159,8 @@ class CompiledRegion:
         if hooks.on_break and result.break_reason is not None:
             hooks.on_break(result.break_reason)
 
-    def _shapes(self, state: _FrameState) -> Shapes:
+    def _shapes(self, state: FrameState) -> Shapes:
         return Shapes(self.options.dynamic, state.history)
-
-    # -- recompiles --------------------------------------------------------------------------------------------------
-    @staticmethod
-    def _recompile_reason(state: _FrameState, arguments: dict[str, Any], function: FunctionType) -> str:
-        if not state.guards:
-            return ""
-        failure = check(state.guards[-1], arguments, function)
-        return "" if failure is None else f"{failure[1]} (from {failure[0].user_line})"
-
-    def _announce_limit(self, state: _FrameState, function: FunctionType, reason: str) -> None:
-        if self.options.fullgraph:
-            raise RuntimeError(
-                f"{function.__qualname__} was compiled {state.entries} times, which is its limit, and fullgraph=True "
-                f"does not let it run eagerly; the last guard that did not hold: {reason}"
-            )
-        if not state.warned:
-            state.warned = True
-            warnings.warn(
-                f"{function.__qualname__} ({function.__code__.co_filename}:{function.__code__.co_firstlineno}) "
-                f"was compiled {state.entries} times, which is its limit: it runs eagerly from now on where no entry "
-                f"fits. The last guard that did not hold: {reason}",
-                RecompileLimitWarning,
-                stacklevel=4,
-            )
 
     # -- graphs and continuations ------------------------------------------------------------------------------------
     def _compiler(self, function: FunctionType) -> FrameCompiler:

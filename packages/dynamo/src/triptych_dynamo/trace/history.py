@@ -16,9 +16,12 @@ class History:
     def __init__(self) -> None:
         self._sizes: dict[Source, tuple[Any, ...]] = {}
         self._numbers: dict[Source, Any] = {}
+        self._general: frozenset[Source] = frozenset()
 
     def varying_dims(self, source: Source, sizes: tuple[int, ...]) -> frozenset[int]:
         """Note the sizes of a tensor and give the dimensions that were seen with different sizes."""
+        if source in self._general:
+            return frozenset(range(len(sizes)))
         known = self._sizes.get(source)
         if known is None or len(known) != len(sizes):
             self._sizes[source] = sizes
@@ -29,6 +32,8 @@ class History:
 
     def varies(self, source: Source, number: Any) -> bool:
         """Note a number and say whether it was seen with different values (of one type)."""
+        if source in self._general:
+            return True
         known = self._numbers.setdefault(source, number)
         if known is _VARIES:
             return True
@@ -36,3 +41,13 @@ class History:
             self._numbers[source] = _VARIES
             return True
         return False
+
+    def is_general(self, source: Source) -> bool:
+        """Whether everything about this source varies on its own account."""
+        return source in self._general
+
+    def generalise(self, sources: list[Source]) -> bool:
+        """All dimensions of these tensors, and these numbers, vary from now on. False when they did already."""
+        new = frozenset(sources) - self._general
+        self._general |= new
+        return bool(new)

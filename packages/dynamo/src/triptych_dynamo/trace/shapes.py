@@ -78,7 +78,8 @@ class Shapes:
         return frozenset(dim for dim in chosen if obj.shape[dim] not in (0, 1))
 
     def _size_symbol(self, size: int, source: Source, obj: torch.Tensor, dim: int) -> Any:
-        symbol = new_symbol(self.env, size, str(source), duck=True)
+        alone = source.base is not None and self.history.is_general(source.base)
+        symbol = new_symbol(self.env, size, str(source), duck=not alone)
         if symbol not in self.sources:
             self.facts.append((sympy.Ge(symbol, 2, evaluate=False), {}))
         self.sources.setdefault(symbol, []).append(source)
