@@ -131,5 +131,5 @@ def _empty_graph() -> fx.Graph:
     return graph
 
 
-def _no_resume(layout: Layout, is_root: bool) -> Any:
+def _no_resume(*place: Any) -> Any:
     raise AssertionError("a whole graph has no continuation")

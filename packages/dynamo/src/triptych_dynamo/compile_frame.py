@@ -16,17 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo import interpreter
 from triptych_dynamo._eval_frame import Unhooked
-from triptych_dynamo.emit.continuation import Layout, stack_name
+from triptych_dynamo.emit.continuation import Layout
 from triptych_dynamo.emit.cut import Cut
 from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body, takes_list
 from triptych_dynamo.errors import GraphBreakError, TracedException, TracerFault, Unsupported
-from triptych_dynamo.interpreter.root_locals import RootLocals
-from triptych_dynamo.sources import CellSource, LocalSource, Source
+from triptych_dynamo.interpreter.entry import Entry
 from triptych_dynamo.trace.modes import guard_modes, preserved_modes
 from triptych_dynamo.trace.plan import CutHere, Plan
 from triptych_dynamo.trace.trace import Trace
-from triptych_dynamo.values.cells import CellValue
-from triptych_dynamo.values.null import NULL
 from triptych_dynamo.values.registry import load_families
 
 if TYPE_CHECKING:
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.guards.facts import Guard
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.options import Options
+    from triptych_dynamo.sources import Source
     from triptych_dynamo.trace.shapes import Shapes
     from triptych_dynamo.values.base import Value
 
@@ -95,24 +93,9 @@ class Attempt:
 
     def make_frame(self) -> Frame:
         """The root frame, filled as the layout says."""
-        layout = self.layout
-        local_objects = dict(self.arguments)
-        stack_objects = {
-            slot: local_objects.pop(stack_name(slot)) for slot, filled in enumerate(layout.stack) if filled
-        }
-        root_locals = RootLocals(local_objects)
-        cells = {
-            name: CellValue(obj=cell, source=CellSource(name))
-            for name, cell in zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True)
-        }
-        frame = self.trace.new_frame(layout.origin, self.function.__globals__, root_locals, cells, None)
-        root_locals.frame = frame
-        for cell in cells.values():
-            self.trace.remember(cell.obj, cell)
-        frame.next_position = layout.position
-        for slot, filled in enumerate(layout.stack):
-            value = frame.wrap(stack_objects[slot], LocalSource(stack_name(slot))) if filled else NULL
-            frame.push(value)
+        frame = Entry(self.layout, self.function, self.arguments).fill(self.trace, None)
+        self.trace.root = frame
+        self.trace.plan.begin(frame)
         return frame
 
 
@@ -122,18 +105,22 @@ class FrameCompiler:
     Args:
         options: options of the callable.
         compile_graph: the backend's part: gives the callable of a finished graph.
-        resume: for a layout, the code that calls its continuation and returns the result.
+        resume: for a frame of a cut, a layout of it, whether that place awaits a callee, and whether the frame is a
+            root that was called as a whole: code that hands what is alive to the continuation and returns.
+        own_code: told each code object made for a frame inside the root, which is not to be compiled.
     """
 
     def __init__(
         self,
         options: Options,
         compile_graph: Callable[[fx.GraphModule], Callable[..., Any]],
-        resume: Callable[[Layout, bool], list[Instruction]],
+        resume: Callable[[Frame, Layout, bool, bool], list[Instruction]],
+        own_code: Callable[[CodeType], None] = lambda code: None,
     ) -> None:
         self.options = options
         self.compile_graph = compile_graph
         self.resume = resume
+        self.own_code = own_code
 
     def compile(
         self, layout: Layout, function: FunctionType, arguments: dict[str, Any], make_shapes: Callable[[], Shapes]
@@ -165,11 +152,10 @@ class FrameCompiler:
         with trace.active(), preserved_modes() as modes:
             guard_modes(trace, modes)
             frame = attempt.make_frame()
-            trace.root = frame
-            value, reason = _run_guarded(frame)
+            value, cut = _run_guarded(frame)
             trace.close_modes(modes)
-            if reason is not None:
-                return self._finish_cut(attempt, frame, reason)
+            if cut is not None:
+                return self._finish_cut(attempt, cut)
             assert value is not None
             return self._finish_return(attempt, value)
 
@@ -177,12 +163,16 @@ class FrameCompiler:
         shape = CodeShape.of(attempt.layout, makes_cells=False)
         return self._write(attempt, FrameCode(attempt.trace, shape, self.compile_graph), return_body(value), None)
 
-    def _finish_cut(self, attempt: Attempt, frame: Frame, reason: Unsupported) -> CompiledFrame:
+    def _finish_cut(self, attempt: Attempt, cut: CutHere) -> CompiledFrame:
         shape = CodeShape.of(attempt.layout, makes_cells=True)
-        is_root = not (attempt.layout.position or attempt.layout.stack)
-        cut = Cut(frame, shape, lambda layout: self.resume(layout, is_root))
+        root = cut.frames[0]
+
+        def resume(frame: Frame, layout: Layout, awaits: bool) -> list[Instruction]:
+            return self.resume(frame, layout, awaits, frame is root and attempt.layout.is_start)
+
+        ending = Cut(cut.frames, shape, resume, self.own_code)
         writer = FrameCode(attempt.trace, shape, lambda module: unhooked(self.compile_graph(module)))
-        return self._write(attempt, writer, cut.body, reason)
+        return self._write(attempt, writer, ending.body, cut.reason)
 
     def _write(
         self, attempt: Attempt, writer: FrameCode, body: Callable[..., None], reason: Unsupported | None
@@ -193,7 +183,7 @@ class FrameCompiler:
         return CompiledFrame(code, guards, writer.graph_module, reason, inputs)
 
 
-def _run_guarded(frame: Frame) -> tuple[Value | None, Unsupported | None]:
+def _run_guarded(frame: Frame) -> tuple[Value | None, CutHere | None]:
     """Run the root frame; what only a bug of the tracer raises becomes a `TracerFault` with the user's line."""
     trace = frame.trace
     try:
@@ -207,12 +197,12 @@ def _run_guarded(frame: Frame) -> tuple[Value | None, Unsupported | None]:
         raise TracerFault(f"the tracer failed at {place}: {type(error).__name__}: {error}") from error
 
 
-def _run(frame: Frame) -> tuple[Value | None, Unsupported | None]:
-    """Run the root frame: its value, or why the plan cut it."""
+def _run(frame: Frame) -> tuple[Value | None, CutHere | None]:
+    """Run the root frame: its value, or where the plan cut it."""
     try:
         return frame.run(), None
     except CutHere as cut:
-        return None, cut.reason
+        return None, cut
 
 
 def unhooked(compiled: Callable[..., Any]) -> Any:

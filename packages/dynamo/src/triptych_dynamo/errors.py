@@ -16,6 +16,7 @@ class TracedException(Exception):
     def __init__(self, value: Value) -> None:
         super().__init__(value)
         self.value = value
+        self.chained = False  # whether it has its context already
 
 
 class Unsupported(Exception):
@@ -33,6 +34,7 @@ class Unsupported(Exception):
         self.hint = hint or self.kind.hint
         self.user_line = ""
         self.user_stack: list[str] = []
+        self.level: int | None = None  # the frame of a cut that cannot be written, counted from the root
         super().__init__(text)
 
     def __str__(self) -> str:

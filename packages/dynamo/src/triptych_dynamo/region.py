@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from triptych_dynamo._eval_frame import CompiledCallable, Entry
+from triptych_dynamo._eval_frame import Entry
 from triptych_dynamo._torch_compat import is_symbolic_tracing
-from triptych_dynamo.bytecode import Instruction, build
 from triptych_dynamo.compile_frame import CompiledFrame, FrameCompiler
-from triptych_dynamo.emit.continuation import Continuation, Layout, free_names_of
+from triptych_dynamo.emit.continuation import Layout
+from triptych_dynamo.emit.continuations import Continuations
 from triptych_dynamo.emit.frame_exit import parameters_of
-from triptych_dynamo.emit.trampoline import Resume, drive
 from triptych_dynamo.errors import TracerFault, Unsupported
 from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.guards.filters import filtered
@@ -72,9 +71,9 @@ class CompiledRegion:
         self.hooks = handle.hooks or Hooks()
         self.records: list[FrameRecord] = []
         self._states: dict[Layout, FrameState] = {}
-        self._layouts: dict[CodeType, Layout] = {}
-        self._continuations: dict[Layout, Continuation] = {}
-        self._targets: dict[tuple[Layout, int], CompiledCallable] = {}
+        self.continuations = Continuations(handle.callable_for)
+        self._layouts = self.continuations.layouts
+        self._own_codes: set[CodeType] = set()  # code written for frames inside a cut
         self._lock = threading.RLock()
 
     # -- misses ------------------------------------------------------------------------------------------------------
@@ -90,7 +89,7 @@ class CompiledRegion:
     def frame_miss(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
         """A frame under the callable has no entry: compile it, let it run this time (False), or always (None)."""
         code = function.__code__
-        if self.options.fullgraph or (code not in self._layouts and is_skipped(code)):
+        if self.options.fullgraph or code in self._own_codes or (code not in self._layouts and is_skipped(code)):
             return None
         if under_active_modes():
             return False
@@ -116,7 +115,7 @@ class CompiledRegion:
             return None
         result.guards = filtered(result.guards, self.options.guard_filter_fn, named, function)
         record = FrameRecord(
-            f"{function.__code__.co_qualname}+{layout.position}",
+            f"{layout.origin.co_qualname}+{layout.position}",
             result.graph_module,
             result.guards,
             result.break_reason,
@@ -164,11 +163,7 @@ class CompiledRegion:
 
     # -- graphs and continuations ------------------------------------------------------------------------------------
     def _compiler(self, function: FunctionType) -> FrameCompiler:
-        return FrameCompiler(
-            self.options,
-            self._compile_graph,
-            lambda layout, is_root: self._resume(layout, is_root, function.__globals__),
-        )
+        return FrameCompiler(self.options, self._compile_graph, self.continuations.resume, self._own_codes.add)
 
     def _compile_graph(self, module: fx.GraphModule) -> Callable[..., Any]:
         inputs = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
@@ -178,32 +173,6 @@ class CompiledRegion:
         if not callable(compiled):
             raise TypeError(f"the backend returned {type(compiled).__name__}, not a callable")
         return compiled
-
-    def _resume(self, layout: Layout, is_root: bool, namespace: dict[str, Any]) -> list[Instruction]:
-        """Code that goes on in the continuation of `layout` and returns its result."""
-        continuation = self._continuations.get(layout)
-        if continuation is None:
-            continuation = self._continuations[layout] = Continuation(layout)
-            self._layouts[continuation.code] = layout
-        free = free_names_of(layout.origin)
-        code = build.load_const(drive if is_root else Resume)
-        if free:
-            for name in free:
-                code += build.load_cell(name)
-            code += [*build.build("TUPLE", len(free)), *build.make_function(continuation.code, closure=True)]
-        else:
-            code += build.load_const(self._target(layout, continuation, namespace))
-        for name in layout.parameters:
-            code += build.load_set_fast(name)
-        count = len(layout.parameters)
-        code += build.call(count + 1) if is_root else [*build.build("TUPLE", count), *build.call(2)]
-        return [*code, *build.return_value()]
-
-    def _target(self, layout: Layout, continuation: Continuation, namespace: dict[str, Any]) -> CompiledCallable:
-        key = (layout, id(namespace))
-        if key not in self._targets:
-            self._targets[key] = self.handle.callable_for(FunctionType(continuation.code, namespace))
-        return self._targets[key]
 
     def forget(self) -> None:
         """Forget what was compiled (the callables forget their entries themselves)."""

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 import torch
 import triptych_dynamo
+from nested_programs import GRAPHS
+from nested_programs import PROGRAMS as NESTED
 from programs import PROGRAMS
+
+ALL = {**PROGRAMS, **{f"nested_{name}": fn for name, fn in NESTED.items()}}
 
 
 def run(fn: Any, x: torch.Tensor) -> tuple[Any, list[Any]]:
@@ -41,9 +45,9 @@ def same(got: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ALL)
 def test_like_eager(name: str, requires_grad: bool) -> None:
-    fn = PROGRAMS[name]
+    fn = ALL[name]
     compiled = triptych_dynamo.optimize("eager")(fn)
     for shift in (0.0, 0.0, -10.0):
         x = (torch.arange(1.0, 4.0) + shift).requires_grad_(requires_grad)
@@ -51,6 +55,11 @@ def test_like_eager(name: str, requires_grad: bool) -> None:
             x = x.detach()
         expected = run(fn, x)
         same(run(compiled, x), expected)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_callers_go_on_in_the_callees_graph(name: str) -> None:
+    assert triptych_dynamo.explain(NESTED[name])(torch.ones(3), []).graph_count == GRAPHS[name]
 
 
 def test_breaks_are_reported_in_order() -> None:

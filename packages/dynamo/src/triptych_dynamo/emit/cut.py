@@ -1,179 +1,181 @@
-"""The end of a frame at a graph break: restore the frame, run the breaking instruction, go on in a continuation.
+"""The end of a frame at a graph break: restore the frames, run the breaking instruction, go on in a continuation.
 
-The emitted code contains the origin's bytecode, so the breaking instruction runs inside the `try` and `with` blocks
-that cover it; where control leaves it, a stub hands what is alive to the continuation of that place.
+A break inside inlined calls restores every frame of the chain of calls: the root calls the rest of its callee where its
+own call stood, and so on inwards; nothing that ran before the break runs again. See `frame_part` for one frame.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING
 
-from triptych_dynamo.bytecode import Instruction, analysis, build, copy_instructions
-from triptych_dynamo.bytecode.stack import effect
-from triptych_dynamo.bytecode.tables import FACTS, JUMP_OPS, NO_FALL_THROUGH
-from triptych_dynamo.emit.continuation import Layout, stack_name
+from triptych_dynamo.bytecode import Instruction, build
+from triptych_dynamo.emit.continuation import Slot, free_names_of, stack_name, start_handling
 from triptych_dynamo.emit.frame_exit import set_modes
-from triptych_dynamo.emit.pops import BRANCH_EFFECTS, operands_of
+from triptych_dynamo.emit.frame_part import FramePart
+from triptych_dynamo.emit.trampoline import Resume
 from triptych_dynamo.errors import Unsupported
-from triptych_dynamo.interpreter.version import LOOP
+from triptych_dynamo.interpreter.root_locals import RootLocals
 from triptych_dynamo.sources import LocalSource
 from triptych_dynamo.values.contexts import ModeValue
 from triptych_dynamo.values.null import NULL
 
 if TYPE_CHECKING:
+    from triptych_dynamo.emit.continuation import Layout
     from triptych_dynamo.emit.frame_exit import CodeShape
     from triptych_dynamo.emit.writer import Writer
     from triptych_dynamo.interpreter.frame import Frame
-
-_PREFIXES = frozenset({"KW_NAMES", "PRECALL"})  # they belong to the call that follows
-
-
-@dataclass(frozen=True)
-class Successor:
-    """A place where control goes on: the instruction's index and the stack there (False: NULL)."""
-
-    position: int
-    stack: tuple[bool, ...]
-    kept: int  # slots below this one are as they were before the instruction
+    from triptych_dynamo.values.base import Value
 
 
 class Cut:
-    """The cut of a traced root frame before the instruction at its `position`.
+    """The cut of a trace before the instruction at which the innermost of `frames` stands.
 
     Args:
-        frame: the root frame as the trace left it.
+        frames: from the root to the frame of that instruction, as the trace left them.
         shape: parameters and closure of the emitted code.
-        resume: gives, for a layout, code that calls its continuation with what is alive and returns the result.
+        resume: gives, for a frame, a layout, and whether that place awaits a callee, code that hands what is alive to
+            the continuation of the layout.
+        own_code: told each code object that is made for a frame inside the root.
     """
 
-    def __init__(self, frame: Frame, shape: CodeShape, resume: Callable[[Layout], list[Instruction]]) -> None:
-        self.frame = frame
+    def __init__(
+        self,
+        frames: list[Frame],
+        shape: CodeShape,
+        resume: Callable[[Frame, Layout, bool], list[Instruction]],
+        own_code: Callable[[CodeType], None],
+    ) -> None:
         self.shape = shape
-        self.resume = resume
-        self.instructions = frame.program.instructions
-        self.start = frame.position
-        self.last = self.start
-        while self.instructions[self.last].opname in _PREFIXES:
-            self.last += 1
-        if frame.handled:
-            raise Unsupported("rebuild", "the exception that is being handled")
-        self.live = analysis.live_variables(self.instructions)
+        self.parts = [self._part(frame, resume, frame is not frames[-1]) for frame in frames]
+        self.root, *self.inner = self.parts
+        self.codes = [part.inner_code() for part in self.inner]
+        for code in self.codes:
+            own_code(code)
+        self.after = self.root.rest()
 
-    # -- what is alive -----------------------------------------------------------------------------------------------
-    def live_locals(self, position: int) -> list[str]:
-        """Locals that are set now and may be read from `position` on."""
-        wanted = self.live[self.instructions[position]]
-        return [name for name in self.frame.bound_locals() if name in wanted]
+    @staticmethod
+    def _part(frame: Frame, resume: Callable[[Frame, Layout, bool], list[Instruction]], calls: bool) -> FramePart:
+        return FramePart(frame, lambda layout, awaits: resume(frame, layout, awaits), calls)
 
     # -- the body ----------------------------------------------------------------------------------------------------
     def body(self, cg: Writer) -> None:
-        """Restore the frame and run on; see the module's docstring."""
-        names = self._locals_to_store()
-        values = [self.frame.locals[name] for name in names]
-        stack = list(self.frame.stack)
-        for name, cell in self.frame.cells.items():
+        """Restore the frames and run on; see the module's docstring."""
+        for name, cell in self.root.frame.cells.items():
             if name in self.shape.cells:
                 cg.bind(cell, build.load_cell(name))
                 cg.later(cell)
-        for value in (*values, *stack):
-            cg.prepare(value)
+        stored = self._locals_to_store()
+        for level, part in enumerate(self.parts):
+            names = stored if part is self.root else list(part.names)
+            self._prepare(cg, level, part, names)
         cg.replay_effects([])
         set_modes(cg)
-        self._enter_modes(cg)
-        for value in values:
-            cg.load(value)
-        for name in reversed(names):
+        for part in self.parts:
+            _enter_modes(cg, part)
+        for name in stored:
+            cg.load(self.root.frame.locals[name])
+        for name in reversed(stored):
             cg.emit(build.store_fast(name))
-        for slot, value in enumerate(stack):
-            cg.load(value)
-            if value is not NULL:
-                cg.emit([*build.copy(), *build.store_fast(stack_name(slot))])
-        cg.emit(self._rest())
+        self._push_stack(cg)
+        if self.inner:
+            self._load_inner(cg, 0)
+        elif self.root.awaits:
+            _load_pending(cg, self.root)
+        cg.emit(self.after)  # in both passes: only the second one's code is assembled
 
-    def _enter_modes(self, cg: Writer) -> None:
-        """Enter again the modes whose `with` blocks are open: their exit methods are on the stack."""
-        for value in self.frame.stack:
-            owner = getattr(value, "owner", None)
-            if isinstance(owner, ModeValue) and owner.entered:
-                cg.load(owner)
-                cg.load_attr("__enter__")
-                cg.call(0)
-                cg.pop()
+    @staticmethod
+    def _prepare(cg: Writer, level: int, part: FramePart, names: list[str]) -> None:
+        """Bring what a frame needs into locals, before effects change what sources give."""
+        frame = part.frame
+        cells = [frame.cells.get(name) for name in free_names_of(frame.code)] if level else []
+        try:
+            if None in cells:
+                raise Unsupported("rebuild", "a cell of a comprehension")
+            values = [frame.locals[name] for name in names if not frame.is_unread(name)]
+            for value in (*values, *part.stack_values(), *cells):
+                assert value is not None
+                cg.prepare(value)
+        except Unsupported as error:
+            error.level = level
+            raise
 
     def _locals_to_store(self) -> list[str]:
-        """Live locals whose slot does not hold them already."""
+        """Live locals of the root whose slot does not hold them already."""
+        frame = self.root.frame
         names = []
-        for name in self.live_locals(self.start):
-            if self.frame.is_unread(name):
-                continue
-            value = self.frame.locals[name]
-            if value.source != LocalSource(name):
+        for name in self.root.live_locals(self.root.start):
+            if not frame.is_unread(name) and frame.locals[name].source != LocalSource(name):
                 names.append(name)
         return names
 
-    def _rest(self) -> list[Instruction]:
-        """The origin's instructions with stubs behind the breaking one, entered at its start."""
-        mapping: dict[Instruction, Instruction] = {}
-        body = copy_instructions(self.instructions, mapping)
-        breaking = body[self.last]
-        tail: list[Instruction] = []
-        after = self._fall_through(breaking)
-        if breaking.target is not None and breaking.opname in JUMP_OPS:
-            tail = self._jump_stub(breaking, mapping)
-        behind = self._stub(after) if after is not None else []
-        code = [*body[: self.last + 1], *behind, *body[self.last + 1 :], *tail]
-        return [*build.jump(body[self.start]), *code]
+    def _push_stack(self, cg: Writer) -> None:
+        part = self.root
+        for slot, (kind, value) in enumerate(zip(part.kinds, part.stack_values(), strict=True)):
+            cg.load(value)
+            if kind is not Slot.NULL:
+                cg.emit([*build.copy(), *build.store_fast(stack_name(slot))])
+            if kind is Slot.HANDLING:
+                cg.emit(start_handling(slot, keep=True))
 
-    def _fall_through(self, breaking: Instruction) -> Successor | None:
-        if breaking.opname in NO_FALL_THROUGH:
-            return None
-        return self._successor(breaking, self.last + 1, jump=False)
-
-    def _successor(self, breaking: Instruction, position: int, jump: bool) -> Successor:
-        """The stack behind the breaking instruction. Method loads are written as plain attribute loads."""
-        before = [value is not NULL for value in self.frame.stack]
-        taken = operands_of(breaking)
-        kept = len(before) - taken
-        if breaking.opname in ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL") and (
-            breaking.opname == "LOAD_METHOD" or breaking.flags & 1
-        ):
-            breaking.opname = "LOAD_GLOBAL" if breaking.opname == "LOAD_GLOBAL" else "LOAD_ATTR"
-            breaking.flags = 0
-            outputs = [False, True] if FACTS.null_first else [True, False]
-        elif breaking.opname == "PUSH_NULL":
-            outputs = [False]
+    def _load_inner(self, cg: Writer, index: int) -> None:
+        """Push the rest of the `index`-th inner frame, as a `Resume`."""
+        part, code = self.inner[index], self.codes[index]
+        frame = part.frame
+        cg.load_object(Resume)
+        cg.load_object(part.layout)
+        free = free_names_of(frame.code)
+        if free:
+            cg.load_object(FunctionType)
+            cg.load_object(code)
+            cg.load_object(frame.scope.namespace)
+            cg.load_const(code.co_name)
+            cg.load_const(None)
+            for name in free:
+                cg.load(frame.cells[name])
+            cg.build("TUPLE", len(free))
+            cg.call(5)
         else:
-            outputs = [True] * (taken + self._group_effect(breaking, jump))
-        return Successor(position, (*before[:kept], *outputs), kept)
+            cg.load_object(FunctionType(code, frame.scope.namespace))
+        count = 0
+        for value in part.stack_values():
+            if value is not NULL:
+                cg.load(value)
+                count += 1
+        if index + 1 < len(self.inner):
+            self._load_inner(cg, index + 1)
+            count += 1
+        elif part.awaits:
+            _load_pending(cg, part)
+            count += 1
+        for name in part.names:
+            _load_local(cg, frame, name)
+        cg.build("TUPLE", count + len(part.names))
+        cg.call(3)
 
-    def _group_effect(self, breaking: Instruction, jump: bool) -> int:
-        if breaking.opname in BRANCH_EFFECTS:
-            return BRANCH_EFFECTS[breaking.opname][jump]
-        group = self.instructions[self.start : self.last + 1]
-        return sum(effect(row.opname, row.arg, jump) for row in group)
 
-    def _jump_stub(self, breaking: Instruction, mapping: dict[Instruction, Instruction]) -> list[Instruction]:
-        """The stub at the jump's target; an exhausted FOR_ITER passes the instructions that it skips first."""
-        original = self.instructions[self.last].target
-        assert original is not None
-        position = self.frame.program.index[original]
-        stub: list[Instruction] = []
-        if breaking.opname == "FOR_ITER":
-            stub = copy_instructions(self.instructions[position : position + LOOP.for_iter_skip], mapping)
-            position += LOOP.for_iter_skip
-        stub += self._stub(self._successor(breaking, position, jump=True))
-        breaking.target = stub[0]
-        return stub
+def _load_pending(cg: Writer, part: FramePart) -> None:
+    """Push the rest of a callee that was awaited when the frame began."""
+    assert part.frame.pending_call is not None
+    cg.load_source(part.frame.pending_call.source)
 
-    def _stub(self, successor: Successor) -> list[Instruction]:
-        """Hand the live state to the continuation and return its result."""
-        code: list[Instruction] = []
-        for slot in reversed(range(successor.kept, len(successor.stack))):
-            if successor.stack[slot]:
-                code += build.store_fast(stack_name(slot))
-        hidden = self.shape.origin.co_cellvars
-        names = tuple(sorted(name for name in self.live_locals(successor.position) if name not in hidden))
-        layout = Layout(self.shape.origin, successor.position, successor.stack, names)
-        return [*code, *self.resume(layout)]
+
+def _load_local(cg: Writer, frame: Frame, name: str) -> None:
+    """Push a local, from where it was when it was not looked at so far."""
+    if frame.is_unread(name):
+        assert isinstance(frame.locals, RootLocals)
+        cg.load_source(frame.locals.source_of(name))
+    else:
+        cg.load(frame.locals[name])
+
+
+def _enter_modes(cg: Writer, part: FramePart) -> None:
+    """Enter again the modes whose `with` blocks are open: their exit methods are on the stack."""
+    for value in part.frame.stack:
+        owner: Value | None = getattr(value, "owner", None)
+        if isinstance(owner, ModeValue) and owner.entered:
+            cg.load(owner)
+            cg.load_attr("__enter__")
+            cg.call(0)
+            cg.pop()

@@ -41,7 +41,7 @@ class CodeShape:
     def of(cls, layout: Layout, makes_cells: bool) -> CodeShape:
         """The shape for a frame that begins as `layout` says; only code that goes on in the frame needs its cells."""
         origin = layout.origin
-        if layout.position or layout.stack or layout.names:
+        if not layout.is_start:
             return cls(origin, layout.parameters, free_names_of(origin))
         cells = first_cells(origin) if makes_cells else ()
         return cls(origin, parameters_of(origin), origin.co_freevars, cells)
@@ -97,6 +97,7 @@ class FrameCode:
         counting = Writer(self.trace, cells)
         body(counting)
         outputs = list(counting.usage.outputs)
+        self.trace.differentiation.check_outputs(outputs)
         self.graph_module = self.trace.graph.finish(outputs)
         if self.graph_module is not None:
             for source in self.trace.graph.inputs.values():

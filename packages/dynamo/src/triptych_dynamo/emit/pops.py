@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _FIXED: dict[str, int] = {
     **dict.fromkeys(("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF", "LOAD_CONST", "LOAD_CLOSURE", "LOAD_BUILD_CLASS"), 0),
     **dict.fromkeys(("DELETE_FAST", "DELETE_DEREF", "DELETE_GLOBAL", "NOP", "RESUME", "JUMP_FORWARD"), 0),
-    **dict.fromkeys(("LOAD_FAST_CHECK", "LOAD_ASSERTION_ERROR", "JUMP_BACKWARD", "PUSH_NULL"), 0),
+    **dict.fromkeys(("LOAD_FAST_CHECK", "LOAD_ASSERTION_ERROR", "JUMP_BACKWARD", "PUSH_NULL", "WITH_EXCEPT_START"), 0),
     **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "DELETE_ATTR", "GET_ITER", "FOR_ITER", "POP_TOP"), 1),
     **dict.fromkeys(("UNARY_NOT", "UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT", "TO_BOOL"), 1),
     **dict.fromkeys(("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"), 1),

@@ -1,28 +1,37 @@
 """How a program with graph breaks runs from piece to piece without growing the stack.
 
-A compiled continuation that breaks again does not call the next one: it returns a `Resume`, and the root's `drive`
-calls it.
+A compiled piece that breaks does not call the next one: it returns a `Resume`. The root calls what it holds, until one
+gives the frame's result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from triptych_dynamo.emit.continuation import Layout
 
 
 class Resume:
-    """What a compiled continuation returns in place of the frame's result when there is more to run."""
+    """The rest of a frame: what a piece returns in place of the frame's result when there is more to run.
 
-    __slots__ = ("args", "function")
+    Attributes:
+        layout: where the frame goes on.
+        function: runs the rest.
+        args: what is alive, in the order of the layout's parameters.
+    """
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    __slots__ = ("args", "function", "layout")
+
+    def __init__(self, layout: Layout, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.layout = layout
         self.function = function
         self.args = args
 
 
-def drive(function: Callable[..., Any], *args: Any) -> Any:
-    """Run continuations until one gives the frame's result."""
-    result = function(*args)
-    while type(result) is Resume:
-        result = result.function(*result.args)
-    return result
+def finish(pending: Any) -> Any:
+    """Run rests until one gives the frame's result; anything else than a `Resume` is the result."""
+    while type(pending) is Resume:
+        pending = pending.function(*pending.args)
+    return pending

@@ -24,9 +24,9 @@ from triptych_dynamo.interpreter.program import Program, program_of
 from triptych_dynamo.interpreter.run import run
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.exceptions import make_exception
 
 if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.entry import PendingCall
     from triptych_dynamo.sources import Source
     from triptych_dynamo.trace.effects import Effects
     from triptych_dynamo.trace.scopes import GlobalScope
@@ -73,6 +73,11 @@ class Frame:
         self.result: Value | None = None
         self.finished = False  # it returned
         self.pending_throw: Value | None = None
+        self.pending_call: PendingCall | None = None  # the call under way when the frame began behind a graph break
+        self.steps = 0  # instructions begun so far
+        self.stop = -1  # the step before which the plan wants to be asked
+        self.level = -1  # how many direct calls lead from the root to this frame; -1: some call on the way is not direct
+        self.awaited: Value | None = None  # the running call's callee: what that returns is what the call gives
 
     # -- stack ---------------------------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:
@@ -94,6 +99,16 @@ class Frame:
     def run(self) -> Value:
         """Run to the return and give its value; traced exceptions that nothing handles propagate."""
         return run(self)
+
+    def run_call(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """The whole work of a call instruction (see `awaited`)."""
+        self.awaited = function
+        return function.call(self, args, kwargs)
+
+    def pass_on(self, caller: Value, callee: Value) -> None:
+        """Said by a callable whose call gives what the call of another gives: a cut may go through it."""
+        if self.awaited is caller:
+            self.awaited = callee
 
     def bound_locals(self) -> list[str]:
         """Locals that are set, parameters that were not read yet included."""
@@ -160,7 +175,7 @@ class Frame:
     def raise_python(self, exc_type: type[BaseException], *args: Any) -> NoReturn:
         """Raise `exc_type(*args)` in the traced program; arguments are constants or values."""
         values = [arg if isinstance(arg, Value) else self.constant(arg) for arg in args]
-        raise TracedException(make_exception(exc_type, values))
+        raise TracedException(self.trace.make_exception(exc_type, values))
 
     def catches(self, exc_type: type[BaseException], thunk: Callable[[], T]) -> T | None:
         """`thunk()`, or None when it raises a traced exception of `exc_type`."""

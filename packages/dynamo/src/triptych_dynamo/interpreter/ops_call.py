@@ -46,7 +46,7 @@ def _call(frame: Frame, count: int, names: tuple[str, ...]) -> None:
         split = len(args) - len(names)
         kwargs = dict(zip(names, args[split:], strict=True))
         args = args[:split]
-    frame.push(function.call(frame, args, kwargs))
+    frame.push(frame.run_call(function, args, kwargs))
 
 
 def _pop_callable(frame: Frame, args: list[Value]) -> Value:
@@ -69,7 +69,7 @@ def call_function_ex(frame: Frame, instruction: Instruction) -> None:
         kwargs = keyword_arguments(frame, frame.pop())
     args = list(frame.pop().iterate(frame))
     function = _pop_callable(frame, args)
-    frame.push(function.call(frame, args, kwargs))
+    frame.push(frame.run_call(function, args, kwargs))
 
 
 def keyword_arguments(frame: Frame, mapping: Value) -> dict[str, Value]:

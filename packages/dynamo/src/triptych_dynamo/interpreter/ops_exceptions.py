@@ -9,6 +9,7 @@ from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import op
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.null import HANDLING
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def push_exc_info(frame: Frame, instruction: Instruction) -> None:
     """The exception on top is being handled from here on."""
     exception = frame.pop()
-    frame.push(ConstantValue(None))
+    frame.push(HANDLING)
     frame.push(exception)
     frame.handled.append(exception)
 
@@ -35,6 +36,9 @@ def check_exc_match(frame: Frame, instruction: Instruction) -> None:
     classes = frame.pop()
     exception = frame.stack[-1]
     wanted = classes.as_constant()
+    for cls in wanted if isinstance(wanted, tuple) else (wanted,):
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            frame.raise_python(TypeError, "catching classes that do not inherit from BaseException is not allowed")
     frame.push(ConstantValue(issubclass(exception.python_type(), wanted)))
 
 
@@ -49,7 +53,6 @@ def raise_varargs(frame: Frame, instruction: Instruction) -> None:
     exception = instantiate(frame, frame.pop())
     if cause is not None:
         exception.set_attr(frame, "__cause__", cause)
-        exception.set_attr(frame, "__suppress_context__", ConstantValue(True))
     raise TracedException(exception)
 
 
@@ -94,4 +97,4 @@ def with_except_start(frame: Frame, instruction: Instruction) -> None:
     exception = frame.stack[-1]
     leave = frame.stack[-4]
     cls = frame.constant(exception.python_type())
-    frame.push(leave.call(frame, [cls, exception, ConstantValue(None)], {}))
+    frame.push(leave.call(frame, [cls, exception, exception.get_attr(frame, "__traceback__")], {}))

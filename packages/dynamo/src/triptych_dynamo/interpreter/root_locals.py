@@ -1,29 +1,36 @@
-"""Locals of a root frame: parameters are wrapped, and guarded, when the program first reads them."""
+"""Locals of a frame whose variables exist already: they are wrapped, and guarded, when the program first reads them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from triptych_dynamo.sources import LocalSource
 from triptych_dynamo.values.base import Value
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
+    from triptych_dynamo.sources import Source
 
 
 class RootLocals(dict[str, Value]):
-    """A dict of values whose parameters appear on first use. `frame` is set once the frame exists."""
+    """A dict of values whose parameters appear on first use. `frame` is set once the frame exists.
 
-    def __init__(self, parameters: dict[str, Any]) -> None:
+    Args:
+        parameters: objects by name.
+        source_of: where a parameter is read.
+    """
+
+    def __init__(self, parameters: dict[str, Any], source_of: Callable[[str], Source]) -> None:
         super().__init__()
         self.unread = dict(parameters)
+        self.source_of = source_of
         self.frame: Frame | None = None
 
     def __missing__(self, name: str) -> Value:
         if name not in self.unread:
             raise KeyError(name)
         assert self.frame is not None
-        value = self.frame.wrap(self.unread[name], LocalSource(name))
+        value = self.frame.wrap(self.unread[name], self.source_of(name))
         del self.unread[name]
         self[name] = value
         return value

@@ -8,6 +8,7 @@ from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import Signal
 from triptych_dynamo.interpreter.version import LOOP
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.exceptions import ExceptionValue
 from triptych_dynamo.values.generators import GeneratorValue
 
 if TYPE_CHECKING:
@@ -40,30 +41,50 @@ def _step_until_signal(frame: Frame) -> Signal | None:
     """Run instructions until one gives a signal; None after an exception was sent to its handler."""
     program = frame.program
     instructions, handlers = program.instructions, program.handlers
-    on_step = frame.trace.on_root_step if frame.parent is None else None
+    plan = frame.trace.plan
+    is_root = frame.parent is None
     try:
+        if frame.pending_call is not None:
+            _finish_call(frame)
         if frame.pending_throw is not None and _throw_into(frame):
             return Signal.YIELD
         while True:
             position = frame.next_position
             frame.position = position
             frame.next_position = position + 1
-            if on_step is not None:
-                on_step(frame)
+            frame.steps += 1
+            if is_root or frame.steps == frame.stop:
+                plan.check(frame)
             signal = handlers[position](frame, instructions[position])
             if signal is not None:
                 return signal  # type: ignore[no-any-return]
     except TracedException as error:
-        if not _dispatch(frame, error.value):
+        if not _dispatch(frame, error):
             raise
         return None
 
 
-def _dispatch(frame: Frame, exception: Value) -> bool:
+def _finish_call(frame: Frame) -> None:
+    """The call under way when the frame began gives its value: one step, at the call's place."""
+    frame.position = frame.next_position
+    frame.steps += 1
+    frame.trace.plan.check(frame)
+    pending = frame.pending_call
+    assert pending is not None
+    frame.next_position = frame.position + 1
+    try:
+        frame.push(pending.run(frame))
+    finally:
+        frame.pending_call = None
+
+
+def _dispatch(frame: Frame, error: TracedException) -> bool:
     """Send a traced exception to the handler that covers the current instruction; False when there is none."""
     instruction = frame.program.instructions[frame.position]
-    if instruction.opname != "RERAISE":
+    exception = error.value
+    if instruction.opname != "RERAISE" and not error.chained:
         _chain_context(frame, exception)
+    error.chained = True
     handler = instruction.handler
     if handler is None:
         return False
@@ -76,12 +97,27 @@ def _dispatch(frame: Frame, exception: Value) -> bool:
 
 
 def _chain_context(frame: Frame, exception: Value) -> None:
-    """`raise` inside a handler: the exception being handled becomes the context of the new one."""
-    current = frame.trace.handled_exception(frame)
-    attributes = getattr(exception, "attributes", None)
-    if current is None or attributes is None or current is exception or "__context__" in attributes:
+    """A raise inside a handler: the exception being handled becomes the context of the new one."""
+    if not isinstance(exception, ExceptionValue):
         return
-    attributes["__context__"] = current
+    exception.raised_at = frame.trace.frames[0].line_number()
+    current = frame.trace.handled_exception(frame)
+    if current is None or current is exception:
+        return
+    _cut_cycle(frame, current, exception)
+    exception.store_common(frame, "__context__", current)
+
+
+def _cut_cycle(frame: Frame, current: Value, exception: Value) -> None:
+    """Where the chain of contexts behind `current` leads to `exception`, it ends before it."""
+    seen = set()
+    while isinstance(current, ExceptionValue) and current not in seen:
+        seen.add(current)
+        context = current.get_attr(frame, "__context__")
+        if context is exception:
+            current.store_common(frame, "__context__", ConstantValue(None))
+            return
+        current = context
 
 
 # -- exceptions thrown into generators -------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from triptych_dynamo.interpreter.frame import Frame
 from triptych_dynamo.sources import PinnedSource, Source, is_owned
 from triptych_dynamo.trace.attributes import TensorAttributes
 from triptych_dynamo.trace.autograd_facts import relax_autograd
+from triptych_dynamo.trace.differentiation import Differentiation
 from triptych_dynamo.trace.effects import Effects
 from triptych_dynamo.trace.graph import GraphBuilder
 from triptych_dynamo.trace.inputs import Inputs
@@ -24,6 +25,7 @@ from triptych_dynamo.trace.plan import Plan
 from triptych_dynamo.trace.scopes import GlobalScope
 from triptych_dynamo.trace.shapes import Shapes
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.exceptions import ExceptionValue
 from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.registry import find_rule
 from triptych_dynamo.values.sequences import ListValue, TupleValue
@@ -55,6 +57,7 @@ class Trace:
         self.effects = Effects()
         self.inputs = Inputs(self)
         self.tensor_attributes = TensorAttributes(self)
+        self.differentiation = Differentiation(self)
         self.open_modes: list[
             tuple[Any, Any]
         ] = []  # (exit function, token) of the modes entered and not left, outermost first
@@ -65,8 +68,8 @@ class Trace:
         self.scopes: dict[int, GlobalScope] = {}
         self.root: Frame | None = None
         self.last_line = ""
+        self.failure: tuple[BaseException, list[Frame]] | None = None  # the last graph break, and the frames at it
         self.autograd_read = False  # the program asked what gradients a tensor or the mode has
-        self.steps = 0  # root instructions run so far
         self.undo: list[tuple[Callable[[Any], Any], Any]] = []  # (setter, value before) of switches set while tracing
         self._wrapped: dict[int, tuple[Any, Value]] = {}
         self._by_source: tuple[int, dict[Source, Any]] = (0, {})  # made when first asked for
@@ -162,6 +165,10 @@ class Trace:
         """A new list, tuple, `torch.Size`, named tuple or result tuple of torch."""
         return ListValue(items) if cls is list else TupleValue(items, cls=cls)
 
+    def make_exception(self, exc_type: type[BaseException], args: list[Value]) -> Value:
+        """`exc_type(*args)`, for classes without an initialiser in Python."""
+        return ExceptionValue(exc_type, args)
+
     def make_dict(self, pairs: list[tuple[Value, Value]]) -> Value:
         """A new dict value."""
         return DictValue(pairs)
@@ -201,13 +208,15 @@ class Trace:
         error = sys.exc_info()[1]
         if error is not None and not self.last_line and not isinstance(error, (TracedException, Unsupported)):
             self.last_line = self.user_line()  # a fault of the tracer itself comes from here
+        if isinstance(error, Unsupported) and (self.failure is None or self.failure[0] is not error):
+            self.failure = (error, list(self.frames))
         popped = self.frames.pop()
         assert popped is frame
 
-    def on_root_step(self, frame: Frame) -> None:
-        """Count the root's instructions and stop where the plan cuts."""
-        self.steps += 1
-        self.plan.check(self.steps, frame)
+    def follow(self, caller: Frame, callee: Frame) -> None:
+        """A call is direct: its instruction gives what `callee` returns, and does nothing else."""
+        caller.awaited = None
+        self.plan.follow(caller, callee)
 
     def handled_exception(self, frame: Frame) -> Value | None:
         """The exception that the running code handles: the innermost one of this frame or of its callers."""

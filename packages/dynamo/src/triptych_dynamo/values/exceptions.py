@@ -1,137 +1,206 @@
-"""`ExceptionValue`: exception objects of the traced program, made by it or by an operation that it ran."""
+"""`ExceptionValue`: exception objects, made by the traced program, by an operation that it ran, or before the trace.
+
+They are instances like any other (`ObjectValue`); what C keeps in them (arguments, cause, context, traceback, and what
+single classes add, such as `StopIteration.value`) is read and written here.
+"""
 
 from __future__ import annotations
 
+import sys
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.sources import AttrSource
+from triptych_dynamo.values import attributes, objects, sequences
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.instances import makes
+from triptych_dynamo.values.registry import wraps_if
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.sources import Source
 
-# Attributes of BaseException that the program may set; the rest of the attributes live in `attributes` too.
-_SPECIAL = {"__cause__": None, "__context__": None, "__traceback__": None, "__suppress_context__": False}
+# What C keeps of every exception, and its value in a new one.
+_COMMON = {"__cause__": None, "__context__": None, "__suppress_context__": False}
 
 
-class ExceptionValue(Value):
-    """An exception instance: its class, positional arguments and attributes."""
+class ExceptionValue(objects.ObjectValue):
+    """An exception instance.
 
-    def __init__(self, exc_type: type[BaseException], args: list[Value], source: Source | None = None) -> None:
-        super().__init__(source)
+    Args:
+        exc_type: its class.
+        args: its positional arguments; None: those of `real`, unread.
+        real: the object itself when the program had it before the trace.
+    """
+
+    def __init__(
+        self, exc_type: type[BaseException], args: list[Value] | None, source: Source | None = None, real: Any = None
+    ) -> None:
+        if real is None:
+            super().__init__(exc_type, source)
+        else:
+            super().__init__(exc_type, source, real)
         self.exc_type = exc_type
-        self.args = args
-        self.attributes: dict[str, Value] = {}
+        self.keywords: dict[str, Value] = {}
+        self.raised_at = 0  # the line of the root frame that raised it in the trace
+        self._args = args
+        self._args_written = False
+
+    # -- what C keeps --------------------------------------------------------------------------------------------------
+    def arguments(self, tx: Frame) -> list[Value]:
+        """The values of `args`."""
+        if self._args is None:
+            source = AttrSource(self.source, "args") if self.source is not None else None
+            self._args = list(tx.wrap(self.real.args, source).iterate(tx))
+        return self._args
+
+    def set_arguments(self, tx: Frame, args: list[Value]) -> None:
+        """Store `args`."""
+        self._args = list(args)
+        self._args_written = True
+        if not self.is_new:
+            tx.effects.mutated(self)
+
+    def read_slot(self, tx: Frame, raw: Any, name: str) -> Value:
+        if name == "args":
+            return tx.trace.make_tuple(self.arguments(tx))
+        if name == "__traceback__" and name not in self.slots:
+            raised = self.raised_at or (not self.is_new and self.real.__traceback__ is not None)
+            return TracebackValue(self) if raised else ConstantValue(None)
+        if name in self.slots or name in ("__dict__", "__class__", "__doc__"):
+            return super().read_slot(tx, raw, name)
+        if not self.is_new:
+            return super().read_slot(tx, raw, name)
+        if name in _COMMON:
+            return ConstantValue(_COMMON[name])
+        if name == "value" and issubclass(self.exc_type, StopIteration):
+            return self.arguments(tx)[0] if self.arguments(tx) else ConstantValue(None)
+        if name in self.keywords:
+            return self.keywords[name]
+        return tx.constant(getattr(self.as_exception(tx), name))
+
+    def generic_set(self, tx: Frame, name: str, value: Value) -> None:
+        if name == "args":
+            self.set_arguments(tx, list(value.iterate(tx)))
+        elif name in _COMMON or name == "__traceback__":
+            self.store_common(tx, name, value)
+        else:
+            super().generic_set(tx, name, value)
+
+    def store_common(self, tx: Frame, name: str, value: Value) -> None:
+        """Set what C keeps of every exception; a cause suppresses the context."""
+        self._store_slot(tx, name, value)
+        if name == "__cause__":
+            self._store_slot(tx, "__suppress_context__", ConstantValue(True))
+
+    # -- methods -------------------------------------------------------------------------------------------------------
+    def call_c_method(self, tx: Frame, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Methods that exception classes inherit from C."""
+        if name == "__init__":
+            self.set_arguments(tx, args)
+            self.keywords = dict(kwargs)
+            return ConstantValue(None)
+        if name in ("__str__", "__repr__"):
+            return ConstantValue(getattr(cls, name)(self.as_exception(tx)))
+        if name == "with_traceback":
+            self.store_common(tx, "__traceback__", args[0])
+            return self
+        if name == "add_note":
+            return self._add_note(tx, args[0])
+        if name in ("__reduce__", "__setstate__", "derive", "split", "subgroup"):
+            return tx.unsupported("call", f"{cls.__qualname__}.{name} of an exception")
+        return super().call_c_method(tx, cls, name, args, kwargs)
+
+    def _add_note(self, tx: Frame, note: Value) -> Value:
+        notes = self.field(tx, "__notes__")
+        if notes is None:
+            notes = sequences.ListValue([])
+            self.store_field(tx, "__notes__", notes)
+        return notes.call_method(tx, "append", [note], {})
+
+    def as_exception(self, tx: Frame) -> BaseException:
+        """A real exception of constant arguments, to read its text."""
+        given = [*self.arguments(tx), *self.keywords.values()]
+        if not all(arg.is_constant() for arg in given):
+            return tx.unsupported("call", f"text of {self!r}")
+        if not self.is_new and not self._args_written:
+            return self.real  # type: ignore[no-any-return]
+        plain = [arg.as_constant() for arg in self.arguments(tx)]
+        error = self.exc_type.__new__(self.exc_type, *plain)
+        named = {name: value.as_constant() for name, value in self.keywords.items()}
+        objects.builtin_base(self.exc_type).__init__(error, *plain, **named)
+        return error
+
+    # -- code after the graph ------------------------------------------------------------------------------------------
+    def reconstruct(self, cg: Writer) -> None:
+        """Made by `__new__` and the initialiser written in C: one in Python ran in the trace."""
+        base = objects.builtin_base(self.exc_type)
+        args = self._args or []
+        cg.load_object(_make)
+        cg.load_object(base)
+        cg.load_object(self.exc_type)
+        cg.load_const(self.raised_at)
+        for arg in (*args, *self.keywords.values()):
+            cg.load(arg)
+        cg.call(3 + len(args) + len(self.keywords), tuple(self.keywords))
+        cg.later(self)
+
+    def replay(self, cg: Writer) -> None:
+        super().replay(cg)
+        if self._args_written and not self.is_new:
+            assert self._args is not None
+            for arg in self._args:
+                cg.load(arg)
+            cg.build("TUPLE", len(self._args))
+            cg.load(self)
+            cg.store_attr("args")
+
+    def __repr__(self) -> str:
+        return f"Exception({self.exc_type.__name__}, {self._args})"
+
+
+def _make(base: type, cls: type, line: int, /, *args: Any, **keywords: Any) -> BaseException:
+    """An exception as `cls(*args)` makes it, without the initialisers written in Python; raised at `line` if not 0."""
+    error: BaseException = base.__new__(cls, *args)
+    base.__init__(error, *args, **keywords)  # type: ignore[misc]
+    if line:
+        error.__traceback__ = TracebackType(None, sys._getframe(1), 0, line)
+    return error
+
+
+class TracebackValue(Value):
+    """The traceback of an exception that was raised: there is one; what it says is not known while tracing."""
+
+    def __init__(self, owner: ExceptionValue) -> None:
+        super().__init__()
+        self.owner = owner
 
     def python_type(self) -> type:
-        return self.exc_type
+        return TracebackType
 
     def truth(self, tx: Frame) -> bool:
         return True
 
-    def get_attr(self, tx: Frame, name: str) -> Value:
-        if name == "args":
-            from_values = [item for item in self.args]
-            return tx.trace.make_tuple(from_values)
-        if name in self.attributes:
-            return self.attributes[name]
-        if name in _SPECIAL:
-            return ConstantValue(_SPECIAL[name])
-        if name == "value" and issubclass(self.exc_type, StopIteration):
-            return self.args[0] if self.args else ConstantValue(None)
-        if name == "__class__":
-            return tx.constant(self.exc_type)
-        return self._class_attribute(tx, name)
-
-    def _class_attribute(self, tx: Frame, name: str) -> Value:
-        for cls in self.exc_type.__mro__:
-            if name in vars(cls):
-                found = vars(cls)[name]
-                if hasattr(type(found), "__get__") and callable(found):
-                    return ExceptionMethod(self, name, found)
-                return tx.constant(found)
-        tx.raise_python(AttributeError, f"{self.exc_type.__name__!r} object has no attribute {name!r}")
-
-    def set_attr(self, tx: Frame, name: str, value: Value) -> None:
-        if name == "args":
-            self.args = list(value.iterate(tx))
-            return
-        self.attributes[name] = value
-
-    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name == "__str__" and type.__getattribute__(self.exc_type, "__str__") in (
-            BaseException.__str__,
-            Exception.__str__,
-        ):
-            return ConstantValue(str(self.as_exception(tx)))
-        if name == "with_traceback":
-            return self
-        if name == "add_note":
-            return ConstantValue(None)
-        return super().call_method(tx, name, args, kwargs)
-
-    def call_c_method(self, tx: Frame, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """Methods that exception classes inherit from C."""
-        if name == "__init__":
-            self.args = list(args)
-            self.attributes.update(kwargs)
-            return ConstantValue(None)
-        if name in ("__str__", "__repr__"):
-            return ConstantValue(getattr(cls, name)(self.as_exception(tx)))
-        if name == "__setattr__":
-            self.set_attr(tx, args[0].as_constant(), args[1])
-            return ConstantValue(None)
-        if name == "__getattribute__":
-            return self.get_attr(tx, args[0].as_constant())
-        if name in ("with_traceback", "add_note"):
-            return self.call_method(tx, name, args, kwargs)
-        return tx.unsupported("call", f"{cls.__qualname__}.{name} of an exception")
-
-    def as_exception(self, tx: Frame) -> BaseException:
-        """A real exception of constant arguments, to read its text."""
-        plain = [
-            arg.as_constant() if arg.is_constant() else tx.unsupported("call", f"text of {self!r}") for arg in self.args
-        ]
-        return self.exc_type.__new__(self.exc_type, *plain)
-
     def reconstruct(self, cg: Writer) -> None:
-        """Made by `__new__`, which keeps the arguments: `__init__` ran in the trace."""
-        cg.load_object(self.exc_type.__new__)
-        cg.load_object(self.exc_type)
-        for arg in self.args:
-            cg.load(arg)
-        cg.call(1 + len(self.args))
-        for name, value in self.attributes.items():
-            if name not in _SPECIAL:
-                cg.copy()
-                cg.load(value)
-                cg.swap()
-                cg.store_attr(name)
-
-    def __repr__(self) -> str:
-        return f"Exception({self.exc_type.__name__}, {self.args})"
+        cg.load(self.owner)
+        cg.load_attr("__traceback__")
 
 
-class ExceptionMethod(Value):
-    """A method read from an exception object."""
-
-    def __init__(self, owner: ExceptionValue, name: str, function: Any) -> None:
-        super().__init__()
-        self.owner = owner
-        self.name = name
-        self.function = function
-
-    def python_type(self) -> type:
-        return type(self.function)
-
-    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if hasattr(self.function, "__code__"):
-            return tx.inline(tx.constant(self.function), [self.owner, *args], kwargs)
-        return self.owner.call_method(tx, self.name, args, kwargs)
+@makes(lambda cls: issubclass(cls, BaseException))
+def _make_exception(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    made = ExceptionValue(cls, list(args))
+    if not isinstance(attributes.defines(cls, "__init__"), FunctionType):
+        made.keywords = dict(kwargs)
+    return made
 
 
-def make_exception(exc_type: type[BaseException], args: list[Value]) -> ExceptionValue:
-    """The value of `exc_type(*args)` for classes without an `__init__` of their own."""
-    return ExceptionValue(exc_type, args)
+@wraps_if(lambda obj: isinstance(obj, BaseException), order=30)
+def wrap_exception(tx: Frame, obj: BaseException, source: Source | None) -> Value:
+    """An exception of the program, such as one that a handler behind a graph break is given."""
+    tx.guard("type_is", source, type(obj))
+    value = ExceptionValue(type(obj), None, source, obj)
+    tx.trace.remember(obj, value)
+    objects.attach_real(tx, value, obj, source)
+    return value

@@ -137,6 +137,8 @@ class FunctionValue(Value):
         frame = tx.trace.new_frame(self.code, self.namespace, local_values, cells, tx)
         if flags & inspect.CO_GENERATOR:
             return GeneratorValue(frame)
+        if tx.awaited is self:
+            tx.trace.follow(tx, frame)
         return frame.run()
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -230,6 +232,7 @@ class MethodValue(Value):
         return self.function.get_attr(tx, name)
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        tx.pass_on(self, self.function)
         return self.function.call(tx, [self.owner, *args], kwargs)
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from triptych_dynamo.errors import TracedException
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.exceptions import make_exception
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -69,7 +68,7 @@ class GeneratorValue(Value):
             self.running = False
         if frame.finished:
             self.finished = True
-            raise TracedException(make_exception(StopIteration, _stop_arguments(value)))
+            raise TracedException(tx.trace.make_exception(StopIteration, _stop_arguments(value)))
         return value
 
     def _convert_stop(self, tx: Frame, error: TracedException) -> None:
@@ -100,7 +99,7 @@ class GeneratorValue(Value):
             self.finished = True
             return ConstantValue(None)
         try:
-            self.resume(tx, None, make_exception(GeneratorExit, []))
+            self.resume(tx, None, tx.trace.make_exception(GeneratorExit, []))
         except TracedException as error:
             if issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
                 return ConstantValue(None)

@@ -12,7 +12,6 @@ from triptych_dynamo.values import attributes, dict_methods, iterators, mappings
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import constant_of, lookup
 from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.exceptions import ExceptionValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
@@ -141,11 +140,6 @@ def wrap_storage(tx: Frame, obj: Any, source: Source | None) -> Value | None:
         tx.guard("equals", source, obj)
         return ConstantValue(atom(obj))
     return None
-
-
-@makes(lambda cls: issubclass(cls, BaseException))
-def _make_exception(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return ExceptionValue(cls, list(args))
 
 
 @makes(lambda cls: cls is SimpleNamespace)

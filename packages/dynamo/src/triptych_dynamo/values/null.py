@@ -1,4 +1,4 @@
-"""The NULL that calling conventions put on the value stack."""
+"""What stands on the value stack without being an object."""
 
 from __future__ import annotations
 
@@ -13,3 +13,13 @@ class NullValue(Value):
 
 
 NULL = NullValue()
+
+
+class HandlingValue(Value):
+    """The slot that says that an exception is being handled; it holds what was handled before."""
+
+    def __repr__(self) -> str:
+        return "HANDLING"
+
+
+HANDLING = HandlingValue()

@@ -1,0 +1,205 @@
+"""`FramePart`: one frame of a cut: what is alive in it, and its bytecode with stubs where it hands on.
+
+The emitted code contains the origin's bytecode, so the breaking instruction (or the call that is under way) runs inside
+the `try` and `with` blocks that cover it. Where control leaves it, by falling through, by a jump or by an exception that
+the frame handles, a stub hands what is alive to the continuation of that place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from triptych_dynamo.bytecode import ExceptionRange, Instruction, analysis, build, copy_instructions
+from triptych_dynamo.bytecode.stack import effect
+from triptych_dynamo.bytecode.tables import FACTS, JUMP_OPS, NO_FALL_THROUGH
+from triptych_dynamo.emit.continuation import (
+    Layout,
+    Slot,
+    assemble_part,
+    await_code,
+    covered,
+    prologue_of,
+    restored,
+    stack_name,
+    stop_handling,
+)
+from triptych_dynamo.emit.pops import BRANCH_EFFECTS, operands_of
+from triptych_dynamo.emit.trampoline import Resume
+from triptych_dynamo.interpreter.version import LOOP
+from triptych_dynamo.values.null import HANDLING, NULL
+
+if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.frame import Frame
+    from triptych_dynamo.values.base import Value
+
+_PREFIXES = frozenset({"KW_NAMES", "PRECALL"})  # they belong to the call that follows
+_KINDS: dict[Value, Slot] = {NULL: Slot.NULL, HANDLING: Slot.HANDLING}
+ResumeCode = Callable[[Layout, bool], list[Instruction]]  # (where to go on, whether that place awaits) -> code
+
+
+@dataclass(frozen=True)
+class Successor:
+    """A place where control goes on: the instruction's index and the stack there."""
+
+    position: int
+    stack: tuple[Slot, ...]
+    kept: int  # slots below this one are as they were before the instruction
+    stored: tuple[str, ...] = ()  # locals that the top items go to on the way there, topmost first; "": dropped
+
+
+def run_piece(rest: Resume) -> object:
+    """Run the next piece of a callee: its value, or a `Resume` when there is more to run."""
+    return rest.function(*rest.args)
+
+
+class FramePart:
+    """A frame of a cut.
+
+    Args:
+        frame: the frame as the trace left it.
+        resume: gives code that hands what is alive to the continuation of a layout.
+        calls: whether the next frame of the cut is its callee (else the cut is before its own instruction).
+    """
+
+    def __init__(self, frame: Frame, resume: ResumeCode, calls: bool) -> None:
+        self.frame = frame
+        self.resume = resume
+        self.calls = calls
+        self.awaits = calls or frame.pending_call is not None
+        self.instructions = frame.program.instructions
+        self.start = self.last = frame.position
+        if not self.awaits:
+            while self.instructions[self.last].opname in _PREFIXES:
+                self.last += 1
+        self.kinds: tuple[Slot, ...] = tuple(_KINDS.get(value, Slot.OBJECT) for value in frame.stack)
+        self.live = analysis.live_variables(self.instructions)
+        hidden = set(frame.code.co_cellvars)
+        self.names = tuple(name for name in sorted(self.live_locals(self.start)) if name not in hidden)
+
+    # -- what is alive -----------------------------------------------------------------------------------------------
+    def live_locals(self, position: int) -> list[str]:
+        """Locals that are set now and may be read from `position` on."""
+        wanted = self.live[self.instructions[position]]
+        return [name for name in self.frame.bound_locals() if name in wanted]
+
+    def stack_values(self) -> list[Value]:
+        """Per slot the value that is carried over: of a HANDLING slot the exception that is being handled."""
+        handled = iter(self.frame.handled)
+        return [next(handled) if value is HANDLING else value for value in self.frame.stack]
+
+    @property
+    def layout(self) -> Layout:
+        """The place of the cut itself."""
+        stack = (*self.kinds, Slot.OBJECT) if self.awaits else self.kinds
+        return Layout(self.frame.code, self.last if self.awaits else self.start, stack, self.names)
+
+    # -- code --------------------------------------------------------------------------------------------------------
+    def inner_code(self) -> CodeType:
+        """The code that runs a frame of the cut that is not the root, up to where it hands on."""
+        layout = self.layout
+        return assemble_part(layout, [*prologue_of(layout), *restored(layout, keep=True), *self.rest()])
+
+    def rest(self) -> list[Instruction]:
+        """The frame's instructions with stubs behind the breaking one, entered at its start, the stack restored.
+
+        Where a callee is awaited, it is on top of the stack.
+        """
+        mapping: dict[Instruction, Instruction] = {}
+        body = copy_instructions(self.instructions, mapping)
+        breaking = body[self.last]
+        if self.awaits:
+            run = [*build.load_const(run_piece), *build.swap(2), *build.call(1)] if self.calls else await_code()
+            group = covered(run, breaking)
+            after = Successor(self.last if self.calls else self.last + 1, (*self.kinds, Slot.OBJECT), len(self.kinds))
+            tail = self._handler_stub(group)
+            return [*group, *self._stub(after, self.calls), *body, *tail]
+        group = body[self.start : self.last + 1]
+        tail = []
+        if breaking.target is not None and breaking.opname in JUMP_OPS:
+            tail = self._jump_stub(breaking, mapping)
+        behind: list[Instruction] = []
+        if breaking.opname not in NO_FALL_THROUGH:
+            behind = self._stub(self._placed(self._successor(breaking, self.last + 1, jump=False)))
+        tail += self._handler_stub(group)
+        return [*build.jump(group[0]), *body[: self.last + 1], *behind, *body[self.last + 1 :], *tail]
+
+    def _successor(self, breaking: Instruction, position: int, jump: bool) -> Successor:
+        """The stack behind the breaking instruction. Method loads are written as plain attribute loads."""
+        taken = operands_of(breaking)
+        kept = len(self.kinds) - taken
+        if breaking.opname in ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL") and (
+            breaking.opname == "LOAD_METHOD" or breaking.flags & 1
+        ):
+            breaking.opname = "LOAD_GLOBAL" if breaking.opname == "LOAD_GLOBAL" else "LOAD_ATTR"
+            breaking.flags = 0
+            outputs = [Slot.NULL, Slot.OBJECT] if FACTS.null_first else [Slot.OBJECT, Slot.NULL]
+        elif breaking.opname == "PUSH_NULL":
+            outputs = [Slot.NULL]
+        else:
+            outputs = [Slot.OBJECT] * (taken + self._group_effect(breaking, jump))
+        return Successor(position, (*self.kinds[:kept], *outputs), kept)
+
+    def _placed(self, successor: Successor) -> Successor:
+        """The place behind the stores of results: a local is looked at, and guarded, only where it is read."""
+        position, stack, stored = successor.position, list(successor.stack), list[str]()
+        while len(stack) > successor.kept and stack[-1] is Slot.OBJECT:
+            row = self.instructions[position]
+            if row.opname not in ("STORE_FAST", "POP_TOP") or row.argval in self.frame.code.co_cellvars:
+                break
+            stored.append(row.argval if row.opname == "STORE_FAST" else "")
+            stack.pop()
+            position += 1
+        return Successor(position, tuple(stack), successor.kept, tuple(stored))
+
+    def _group_effect(self, breaking: Instruction, jump: bool) -> int:
+        if breaking.opname in BRANCH_EFFECTS:
+            return BRANCH_EFFECTS[breaking.opname][jump]
+        group = self.instructions[self.start : self.last + 1]
+        return sum(effect(row.opname, row.arg, jump) for row in group)
+
+    # -- stubs -------------------------------------------------------------------------------------------------------
+    def _jump_stub(self, breaking: Instruction, mapping: dict[Instruction, Instruction]) -> list[Instruction]:
+        """The stub at the jump's target; an exhausted FOR_ITER passes the instructions that it skips first."""
+        original = self.instructions[self.last].target
+        assert original is not None
+        position = self.frame.program.index[original]
+        stub: list[Instruction] = []
+        if breaking.opname == "FOR_ITER":
+            stub = copy_instructions(self.instructions[position : position + LOOP.for_iter_skip], mapping)
+            position += LOOP.for_iter_skip
+        stub += self._stub(self._successor(breaking, position, jump=True))
+        breaking.target = stub[0]
+        return stub
+
+    def _handler_stub(self, group: list[Instruction]) -> list[Instruction]:
+        """Where an exception of the breaking instruction goes when the frame handles it: on in a continuation."""
+        original = self.instructions[self.last].handler
+        if original is None:
+            return []
+        pushed = (Slot.OBJECT,) * (1 + original.lasti)
+        position = self.frame.program.index[original.target]
+        stub = self._stub(Successor(position, (*self.kinds[: original.depth], *pushed), original.depth))
+        handler = ExceptionRange(stub[0], original.depth, original.lasti)
+        for row in group:
+            if row.handler is not None:
+                row.handler = handler
+        return stub
+
+    def _stub(self, successor: Successor, awaits: bool = False) -> list[Instruction]:
+        """Hand the live state to the continuation."""
+        code: list[Instruction] = []
+        for name in successor.stored:
+            code += build.store_fast(name) if name else build.pop()
+        for slot in reversed(range(successor.kept, len(successor.stack))):
+            if successor.stack[slot] is not Slot.NULL:
+                code += build.store_fast(stack_name(slot))
+        code += stop_handling(successor.stack)
+        hidden = self.frame.code.co_cellvars
+        wanted = self.live[self.instructions[successor.position]].difference(hidden)
+        bound = {*self.frame.bound_locals(), *filter(None, successor.stored)}
+        names = tuple(sorted(bound & wanted))
+        layout = Layout(self.frame.code, successor.position, successor.stack, names)
+        return [*code, *self.resume(layout, awaits)]
