@@ -20,6 +20,7 @@ from torch.fx import GraphModule
 from triptych.errors import CompileFallbackWarning, InvalidModeError, InvalidOptionError, suggestion
 from triptych.reports import CapturedStage, CompiledStage, Report
 from triptych.settings import Backend, Settings
+from triptych.warm_start import Recording, Stored
 
 Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -74,12 +75,21 @@ def aot_eager(settings: Settings, report: Report) -> Backend:
 
 def inductor(settings: Settings, report: Report) -> Backend:
     """Forward and backward ATen graphs, each compiled to kernels by `triptych_inductor`."""
-    generator = _Generator(code_options(settings), settings, report)
+    options = code_options(settings)
+    generator = _Generator(options, settings, report)
 
-    def compiler(role: str, index: int) -> Compiler:
-        return functools.partial(generator.run, role, index)
+    def backend(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        start, recording = time.perf_counter(), Recording(gm, example_inputs, options)
+        stored = recording.look_up()
+        if stored is not None:
+            return generator.take(stored, gm, start)
 
-    return ahead_of_time(compiler, settings, report)
+        def compiler(role: str, index: int) -> Compiler:
+            return functools.partial(generator.run, role, index, recording)
+
+        return ahead_of_time(compiler, settings, report, on_plan=recording.on_plan)(gm, example_inputs)
+
+    return backend
 
 
 def ahead_of_time(
@@ -118,8 +128,21 @@ class _Generator:
         self._options, self._settings, self._report = options, settings, report
         self._told_of_missing_compiler = False
 
-    def run(self, role: str, index: int, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        """Compiles one graph. role, index: what it is called in the report."""
+    def take(self, stored: Stored, gm: GraphModule, start: float) -> Callable[..., Any]:
+        """The callable of a captured graph that an earlier process compiled. start: when the look for it began."""
+        report, index = self._report, len(self._report.graphs)
+        for role, compiled in stored.compiled.items():
+            report.stages.append(
+                CompiledStage(role, index, compiled.provenance.get("operations", 0), **_facts(compiled))
+            )
+        made = stored.bind(gm, _boxed)
+        report.graphs.append(CapturedStage(_operations(gm), time.perf_counter() - start))
+        return made
+
+    def run(
+        self, role: str, index: int, recording: Recording, gm: GraphModule, example_inputs: Sequence[Any]
+    ) -> Callable[..., Any]:
+        """Compiles one graph. role, index: what it is called in the report. recording: is told what came out."""
         start, stage = time.perf_counter(), CompiledStage(role, index, _operations(gm))
         facts: dict[str, Any]
         made: Any
@@ -136,6 +159,7 @@ class _Generator:
             _warn(f"a {role} graph of {stage.operations} operations runs eagerly: generating code failed", error)
             made, facts = gm.forward, {"failure": f"{type(error).__name__}: {error}"}
         else:
+            recording.on_compiled(role, made)
             facts = _facts(made)
             made = _boxed(made)
         self._report.stages.append(dataclasses.replace(stage, seconds=time.perf_counter() - start, **facts))
@@ -149,6 +173,7 @@ def _facts(made: triptych_inductor.CompiledGraph) -> dict[str, Any]:
         "fallbacks": tuple(made.fallbacks.items()),
         "files": tuple(made.files.items()),
         "build_seconds": made.timings.parts["build"],
+        "cached": made.from_cache,
     }
 
 

@@ -16,7 +16,8 @@ class CompiledStage:
     role: "forward", "backward" or "inference". graph: index of the captured graph it belongs to. operations: number of
     call nodes. kernels: names of the generated kernels. fallbacks: operators that run as torch's own kernels because
     they have no lowering, with their number. build_seconds: part of seconds that building machine code took. files:
-    name and text of what was generated. failure: why it runs eagerly instead, or "".
+    name and text of what was generated. failure: why it runs eagerly instead, or "". cached: it was taken from
+    the disk.
     """
 
     role: str
@@ -28,6 +29,7 @@ class CompiledStage:
     build_seconds: float = 0.0
     files: tuple[tuple[str, str], ...] = ()
     failure: str = ""
+    cached: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Report:
             text = f"  graph {stage.graph} {stage.role}: {stage.operations} operations, {len(stage.kernels)} kernels"
             if stage.fallbacks:
                 text += ", fallbacks " + ", ".join(f"{name} x{count}" for name, count in stage.fallbacks)
+            if stage.cached:
+                text += ", from the cache"
             if stage.failure:
                 text += f", runs eagerly: {stage.failure}"
             lines.append(f"{text}, {stage.seconds:.2f} s")

@@ -7,7 +7,6 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from triptych_inductor.backends import PendingKernels
 from triptych_inductor.cache import graphs
 from triptych_inductor.cache.guards import GuardRecorder
 from triptych_inductor.cache.text import Uncacheable
-from triptych_inductor.compiled import CompiledGraph, KernelInfo, Program
+from triptych_inductor.compiled import CompiledGraph, KernelInfo, Program, Timings
 from triptych_inductor.ir.extents import hint as extent_hint
 from triptych_inductor.lowering.graph import lower
 from triptych_inductor.options import Options
@@ -27,27 +26,6 @@ from triptych_inductor.runtime.cuda.replay import replay_facts
 from triptych_inductor.schedule.program import Program as Schedule
 from triptych_inductor.schedule.program import schedule
 from triptych_inductor.wrapper.emit import emit
-
-
-@dataclass
-class Timings:
-    """Seconds spent in each part of one compilation."""
-
-    parts: dict[str, float] = field(default_factory=dict)
-
-    def measure(self, name: str, start: float) -> float:
-        """Add the time since `start` under `name`; gives the present time."""
-        now = time.perf_counter()
-        self.parts[name] = self.parts.get(name, 0.0) + now - start
-        return now
-
-    @property
-    def front(self) -> float:
-        """Everything but building kernels."""
-        return sum(v for k, v in self.parts.items() if k != "build")
-
-    def __str__(self) -> str:
-        return ", ".join(f"{k} {v * 1e3:.1f} ms" for k, v in self.parts.items())
 
 
 def compile(
@@ -66,7 +44,6 @@ def compile(
     >>> compiled(x)
     """
     chosen = Options.make(options)
-    start = time.perf_counter()
     if not graphs.enabled(chosen):
         return _compile(gm, example_inputs, chosen)
     try:
@@ -78,9 +55,7 @@ def compile(
     if found is None:
         recorder = GuardRecorder(example_inputs)
         found = _compile(gm, example_inputs, chosen)
-        graphs.store(key, found, recorder)
-    else:
-        found.timings = Timings({"cache": time.perf_counter() - start, "build": 0.0})
+        graphs.store(key, found, recorder, sum(node.op == "call_function" for node in gm.graph.nodes))
     return found
 
 
@@ -113,6 +88,8 @@ def _compile(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options) ->
         objects,
     )
     compiled = CompiledGraph(result, loaded, timings)
+    if chosen.max_autotune:
+        compiled.provenance["tuning"] = [choice.to_json() for choice in pending.tuning()]
     return compiled.replayed(facts) if facts is not None else compiled
 
 

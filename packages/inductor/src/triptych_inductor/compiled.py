@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -49,6 +50,27 @@ class KernelInfo:
         """What `dataclasses.asdict` and JSON made of a `KernelInfo`."""
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
         return KernelInfo(**values)
+
+
+@dataclass
+class Timings:
+    """Seconds spent in each part of one compilation."""
+
+    parts: dict[str, float] = field(default_factory=dict)
+
+    def measure(self, name: str, start: float) -> float:
+        """Add the time since `start` under `name`; gives the present time."""
+        now = time.perf_counter()
+        self.parts[name] = self.parts.get(name, 0.0) + now - start
+        return now
+
+    @property
+    def front(self) -> float:
+        """Everything but building kernels."""
+        return sum(v for k, v in self.parts.items() if k != "build")
+
+    def __str__(self) -> str:
+        return ", ".join(f"{k} {v * 1e3:.1f} ms" for k, v in self.parts.items())
 
 
 @dataclass

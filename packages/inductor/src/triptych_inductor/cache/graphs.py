@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from triptych_inductor.build.compiler import CompilerNotFoundError, find_compile
 from triptych_inductor.build.isa import host_isa
 from triptych_inductor.cache import guards
 from triptych_inductor.cache.text import Uncacheable, ambient_text, graph_text, source_fingerprint, versions_text
-from triptych_inductor.compiled import CompiledGraph
+from triptych_inductor.compiled import CompiledGraph, Timings
 from triptych_inductor.container import ArtifactError
 from triptych_inductor.lowering.registry import foreign_lowering
 from triptych_inductor.options import Options
@@ -86,7 +87,7 @@ def compiler_text() -> str:
 
 def lookup(key: str, example_inputs: Sequence[Any]) -> CompiledGraph | None:
     """The compiled graph of a key; None where there is no record that fits, or it is damaged."""
-    payload = Store(STORE).get(key)
+    start, payload = time.perf_counter(), Store(STORE).get(key)
     if payload is None:
         return None
     try:
@@ -100,14 +101,15 @@ def lookup(key: str, example_inputs: Sequence[Any]) -> CompiledGraph | None:
     if not guards.hold(compiled.provenance.get("guards", ()), example_inputs):
         return None
     compiled.cache_key, compiled.from_cache = key, True
+    compiled.timings = Timings({"cache": time.perf_counter() - start, "build": 0.0})
     log.debug("graph %s comes from the cache", key[:12])
     return compiled
 
 
-def store(key: str, compiled: CompiledGraph, recorder: guards.GuardRecorder) -> None:
-    """Write the record of a graph that was compiled just now, if it has a stored form."""
+def store(key: str, compiled: CompiledGraph, recorder: guards.GuardRecorder, operations: int) -> None:
+    """Write the record of a graph that was compiled just now, if it has a stored form. operations: its call nodes."""
     try:
-        compiled.provenance.update(compiler=compiler_text(), guards=recorder.facts())
+        compiled.provenance.update(compiler=compiler_text(), guards=recorder.facts(), operations=operations)
         payload = compiled.to_bytes()
     except (ArtifactError, Uncacheable) as error:
         log.info("a graph is not kept in the cache: %s", error)

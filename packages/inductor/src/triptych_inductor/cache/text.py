@@ -59,9 +59,16 @@ def ambient_text() -> str:
         torch.get_float32_matmul_precision(),
         torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
         torch.backends.cudnn.deterministic,
+        _attention_switches(),
         autocast,
     )
     return repr(facts)
+
+
+def _attention_switches() -> tuple[bool, ...]:
+    """Which kernels of attention a trace may choose between."""
+    kinds = ("flash", "mem_efficient", "math", "cudnn")
+    return tuple(getattr(torch.backends.cuda, f"{kind}_sdp_enabled")() for kind in kinds)
 
 
 @functools.cache
