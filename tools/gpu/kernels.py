@@ -1,6 +1,6 @@
 """Kernels on tensors of 2 GB in bfloat16: bandwidth as a share of the device copy, against eager and the peer.
 
-    python -m tools.gpu.kernels --out results --seconds 500 [--peer] [--only softmax,layer_norm]
+    python -m tools.gpu.kernels --out results --seconds 500 [--peer] [--only softmax,layer_norm] [--tune]
 
 Bytes are those of a perfect kernel: each input read once, each output written once.
 """
@@ -21,6 +21,8 @@ import torch.nn.functional as F
 import triptych_inductor
 from torch.fx.experimental.proxy_tensor import make_fx
 from triptych_inductor import backends
+from triptych_inductor.runtime.cuda.tuning import Choice
+from triptych_inductor.schedule import columns
 
 from tools.gpu import common
 
@@ -112,6 +114,9 @@ CASES = [
         ),
         lambda: [*(_randn(2**20, 1024) for _ in range(2)), *(_moments(2**20) for _ in range(2)), _randn(1024)],
     ),
+    Case("cumsum of columns", lambda x: x.cumsum(0), lambda: [_randn(SIDE, SIDE)]),
+    Case("cumsum of 4 rows", lambda x: x.cumsum(-1), lambda: [_randn(4, 2**28)]),
+    Case("cummax", lambda x: tuple(x.cummax(-1)), lambda: [_randn(ROWS // 4, WIDE)]),
     Case("softmax fw+bw", _with_gradients(_softmax), lambda: [_randn(ROWS, WIDE), _randn(ROWS, WIDE)], _softmax),
 ]
 
@@ -137,12 +142,12 @@ def worst_error(mine: torch.Tensor, theirs: torch.Tensor) -> float:
     return error / max(top, 1e-30)
 
 
-def compile_case(case: Case, inputs: Tensors) -> tuple[Any, float]:
+def compile_case(case: Case, inputs: Tensors, options: dict[str, Any] | None = None) -> tuple[Any, float]:
     """The compiled graph of a case, and the seconds that took (trace left out)."""
     gm = make_fx(case.function, tracing_mode="fake")(*inputs)
     examples = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
     start = time.perf_counter()
-    compiled = triptych_inductor.compile(gm, examples)
+    compiled = triptych_inductor.compile(gm, examples, options=options)
     return compiled, time.perf_counter() - start
 
 
@@ -174,7 +179,9 @@ def host_costs(peer: bool) -> dict[str, float]:
     return found
 
 
-def run_case(case: Case, bandwidth: float, peer: bool, repeats: int) -> dict[str, Any]:
+def run_case(
+    case: Case, bandwidth: float, peer: bool, repeats: int, options: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Measure one case."""
     torch.manual_seed(0)
     inputs = case.inputs()
@@ -184,7 +191,9 @@ def run_case(case: Case, bandwidth: float, peer: bool, repeats: int) -> dict[str
         ideal = (_bytes(inputs) + _bytes(eager)) / bandwidth
         row["gigabytes"] = (_bytes(inputs) + _bytes(eager)) / 1e9
         try:
-            compiled, row["compile_s"] = compile_case(case, inputs)
+            compiled, row["compile_s"] = compile_case(case, inputs, options)
+            for choice in compiled.provenance.get("tuning", ()):
+                print(Choice.from_json(choice), flush=True)
             mine = _flat(compiled(*inputs))
             torch.cuda.synchronize()
             row["error"] = max(worst_error(a, b) for a, b in zip(mine, eager, strict=True))
@@ -213,11 +222,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="parts of names, by comma")
     parser.add_argument("--peer", action="store_true")
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--tune", action="store_true", help="time candidate layouts, and print what was tried")
     parser.add_argument("--pairs", action="store_true", help="column sums beside row kernels")
     given = parser.parse_args()
     if given.pairs:
         own = backends.CODE_GENERATORS["cuda"]
         backends.CODE_GENERATORS["cuda"] = dataclasses.replace(own, pairs=True)
+        columns.LONGEST_ROW = 8192
     clock = common.Clock(given.seconds)
     bandwidth = common.copy_bandwidth()
     rows: list[dict[str, Any]] = []
@@ -229,7 +240,7 @@ def main() -> None:
             rows.append({"name": case.name, "failed": "no time left"})
             continue
         torch.cuda.empty_cache()
-        rows.append(run_case(case, bandwidth, given.peer, given.repeats))
+        rows.append(run_case(case, bandwidth, given.peer, given.repeats, {"max_autotune": given.tune}))
         print(rows[-1], flush=True)
         common.write(given.out, "kernels.json", {"facts": common.facts(), "copy_tb_s": bandwidth / 1e12, "rows": rows})
     try:

@@ -57,7 +57,9 @@ CODE_GENERATORS: dict[str, CodeGenerator] = {
         _decode_cpp,
     ),
     "cuda": CodeGenerator(
-        lambda kernels, options: compile_gpu_kernels(kernels, store=Store("triton", enabled=options.disk_cache)),
+        lambda kernels, options: compile_gpu_kernels(
+            kernels, store=Store("triton", enabled=options.disk_cache), tune=options.max_autotune
+        ),
         load_gpu,
         lambda binary: ({}, binary.to_bytes()),
         lambda facts, data: ProgramBinary.from_bytes(data),
@@ -109,6 +111,10 @@ class PendingKernels:
             for k, unit in enumerate(getattr(part, "units", ())):
                 texts[f"kernels_{device}_{k}{getattr(unit, 'suffix', '.cpp')}"] = unit.source
         return texts
+
+    def tuning(self) -> list[Any]:
+        """What autotuning tried and chose, where it was asked for (`runtime.cuda.tuning.Choice`)."""
+        return [choice for _, part in self.parts for choice in getattr(part, "choices", ())]
 
     def result(self) -> LoadedKernels:
         """Wait for the compilers."""

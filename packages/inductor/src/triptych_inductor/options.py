@@ -26,6 +26,7 @@ class Options:
     threads: number of threads that code is planned for (0: torch.get_num_threads()).
     exclude_passes: names of graph passes to leave out.
     cudagraphs: record a GPU graph's work as a CUDA graph at its second call and replay it from then on.
+    max_autotune: time candidate layouts of each GPU kernel and take the best; choices are kept on disk.
     disk_cache: look for compiled graphs and kernels on disk, and keep them there.
     """
 
@@ -40,6 +41,7 @@ class Options:
     threads: int = 0
     exclude_passes: tuple[str, ...] = ()
     cudagraphs: bool = False
+    max_autotune: bool = False
     disk_cache: bool = True
 
     @staticmethod
@@ -82,8 +84,8 @@ def list_options() -> list[str]:
 _MODES: dict[str, dict[str, Any]] = {
     "default": {},
     "reduce-overhead": {"cudagraphs": True},
-    "max-autotune": {"cudagraphs": True},
-    "max-autotune-no-cudagraphs": {},
+    "max-autotune": {"cudagraphs": True, "max_autotune": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
     "lite": {"fusion": False, "inplace_buffers": False},
 }
 

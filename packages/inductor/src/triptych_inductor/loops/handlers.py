@@ -98,7 +98,8 @@ class Value:
     """One SSA value: `op` on `args` (values) with `attrs` (plain data), of `dtype` (None for stores and the like).
 
     `op` is a row of the op table, `where`, or one of: load, store, store_atomic_add, constant, index_expr, indirect,
-    masked, cast, bitcast, reduce, scan, project, store_reduction, local_set, local_get, random. `masked` has a `region`.
+    masked, cast, bitcast, reduce, scan, project, store_reduction, local_set, local_get, random. `masked` has a
+    `region`.
     """
 
     __slots__ = ("op", "args", "attrs", "dtype", "number", "region")

@@ -12,7 +12,7 @@ from triptych_inductor.codegen.triton import prologue, reductions
 from triptych_inductor.codegen.triton.dtypes import text_of
 from triptych_inductor.codegen.triton.facts import LocalDef, StageFacts
 from triptych_inductor.codegen.triton.groups import closure
-from triptych_inductor.codegen.triton.layout import Layout, total
+from triptych_inductor.codegen.triton.layout import total
 from triptych_inductor.codegen.triton.scans import SCANS, scans_of
 from triptych_inductor.codegen.triton.sections import SectionWriter
 from triptych_inductor.codegen.triton.tiles import TileDim

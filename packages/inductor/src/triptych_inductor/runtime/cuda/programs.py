@@ -23,6 +23,7 @@ from triptych_inductor.codegen.triton.generate import generate
 from triptych_inductor.codegen.triton.records import TritonFunction, TritonProgram, evaluate, grid_size
 from triptych_inductor.loops.kernel import Kernel
 from triptych_inductor.runtime.cuda.driver import DriverTable, driver_of, launcher
+from triptych_inductor.runtime.cuda.tuning import Choice, Tuner, device_timer, show_progress
 
 KernelCall = Callable[..., None]
 _CODES = {"+": 2, "*": 3, "//": 4, "%": 5, "max": 6, "min": 7}
@@ -257,6 +258,7 @@ class PendingGpuLibrary:
     time."""
 
     parts: tuple[_Part, ...]
+    choices: tuple[Choice, ...] = ()
     _library: GpuLibrary | None = field(default=None, repr=False)
 
     @property
@@ -281,9 +283,17 @@ def load(binaries: Sequence[ProgramBinary]) -> GpuLibrary:
     return GpuLibrary(calls, {b.program.name: (*b.program.buffers, *b.program.sizes) for b in binaries})
 
 
-def compile_kernels(kernels: Sequence[Kernel], *, store: Store | None = None) -> PendingGpuLibrary:
+def _tuner(facts: DeviceFacts, index: int, store: Store | None) -> Tuner:
+    """The tuner of a device of this process."""
+    timer = device_timer(lambda program, built: load_program(program, built, facts, index))
+    records = Store("tuning", enabled=store is None or store.enabled)
+    return Tuner(facts, timer, index, records, show_progress)
+
+
+def compile_kernels(kernels: Sequence[Kernel], *, store: Store | None = None, tune: bool = False) -> PendingGpuLibrary:
     """Generate Triton for GPU `kernels` and start to build it.
 
+    `tune`: time candidate layouts on the device first and build the best ones (`PendingGpuLibrary.choices`).
     A kernel is called with tensors and ints: inputs, outputs that are not inputs, size symbols. Raises `TypeError`
     where a
     kernel has no Triton form and `TritonNotFoundError` where Triton is missing; `TritonCompileError` comes from
@@ -297,8 +307,14 @@ def compile_kernels(kernels: Sequence[Kernel], *, store: Store | None = None) ->
         index = kernel.device.index if kernel.device.index is not None else torch.cuda.current_device()
         by_index.setdefault(index, []).append(kernel)
     parts = []
+    choices: list[Choice] = []
     for index, mine in by_index.items():
         facts = device_facts(index)
-        programs = tuple(generate(kernel, facts) for kernel in mine)
+        if tune:
+            made, found = _tuner(facts, index, store).tune(mine)
+            programs = tuple(made)
+            choices += found
+        else:
+            programs = tuple(generate(kernel, facts) for kernel in mine)
         parts.append(_Part(programs, build(programs, facts, store=store), facts, index))
-    return PendingGpuLibrary(tuple(parts))
+    return PendingGpuLibrary(tuple(parts), tuple(choices))

@@ -1,0 +1,169 @@
+"""Autotuning with a clock of our own: what is tried, what is chosen, what is kept; no device is needed."""
+
+import dataclasses
+
+import pytest
+import torch
+import triptych_inductor
+from triptych_inductor import backends
+from triptych_inductor.build.cache import Store
+from triptych_inductor.codegen.triton.build import TritonCompileError
+from triptych_inductor.codegen.triton.candidates import MOST, candidates
+from triptych_inductor.codegen.triton.generate import generate
+from triptych_inductor.codegen.triton.interpret import run_interpreted
+from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT
+from triptych_inductor.loops import ops
+from triptych_inductor.runtime.cuda import programs, tuning
+from triptych_inductor.runtime.cuda.tuning import Choice, Tuner
+from triton_kernels import H200, layer_norm, pointwise, reduction, softmax
+
+BF16 = torch.bfloat16
+
+
+@pytest.fixture
+def no_device(monkeypatch):
+    """Nothing is built, and arguments are small: the clock decides by the program's text alone."""
+
+    class Built:
+        def __init__(self, program):
+            self.program = program
+
+        def result(self):
+            return [[f.name for f in self.program.functions]]
+
+    monkeypatch.setattr(tuning, "build", lambda given, facts: Built(given[0]))
+    monkeypatch.setattr(tuning, "made_up_arguments", lambda kernel, index: [])
+
+
+def clock(wanted, fast=10e-6, slow=20e-6, calls=None):
+    """A timer under which programs whose layout has the text `wanted` are fast."""
+
+    def seconds(program, built, arguments):
+        if calls is not None:
+            calls.append(program)
+        return fast if wanted in program.notes[0] else slow
+
+    return seconds
+
+
+def test_candidates_start_with_the_heuristics_and_are_valid():
+    kernels = [
+        softmax(4096, 1000, BF16),
+        layer_norm(256, 4096),
+        reduction("sum", torch.float32, 100000, 96, 0, [torch.float32]),
+        reduction("argmax", BF16, 4, 10**6, 1, [torch.int64]),
+        pointwise(lambda v: ops.exp(v), torch.zeros(10**5), out_dtype=torch.float32),
+    ]
+    for kernel in kernels:
+        found = candidates(kernel, H200)
+        assert 5 < len(found) <= MOST and len(set(map(str, found))) == len(found)
+        assert generate(kernel, H200).notes[0] == str(found[0])
+        for layout in found:
+            assert generate(kernel, H200, layout=layout).functions
+            if layout.walk == PERSISTENT and layout.reduction is not None:
+                assert layout.block(layout.reduction) >= layout.reduction.numel
+
+
+def test_every_candidate_computes_the_same():
+    x = torch.randn(6, 1000)
+    for layout in candidates(softmax(6, 1000, torch.float32), H200):
+        small = dataclasses.replace(layout, num_warps=1)
+        out = torch.empty_like(x)
+        run_interpreted(generate(softmax(6, 1000, torch.float32), H200, layout=small), [x, out])
+        torch.testing.assert_close(out, x.softmax(-1))
+
+
+def test_the_fastest_is_taken_and_kept(no_device, tmp_path):
+    records, kernel, calls, lines = Store("tuning", tmp_path), softmax(4096, 4096, BF16), [], []
+    tuner = Tuner(H200, clock("looped [x:1 of 4096 x r:2048", calls=calls), 0, records, lines.append)
+    (program,), (choice,) = tuner.tune([kernel])
+    assert "looped [x:1 of 4096 x r:2048" in program.notes[0] and choice.chosen > 0 and not choice.from_cache
+    assert choice.gain == pytest.approx(2.0) and len(choice.trials) == len(calls)
+    assert lines[0] == "autotune 1/1: kernel_0, gain 2.00" and lines[-1] == ""
+    text = str(choice)
+    assert (
+        text.count("us  ") == len(choice.trials) and text.splitlines()[1].startswith("  *") and "(heuristics)" in text
+    )
+    count = len(calls)
+    (again,), (second,) = Tuner(H200, clock("", calls=calls), 0, records).tune([kernel])
+    assert again == program and second.from_cache and len(calls) == count
+    assert Choice.from_json(second.to_json()) == second
+    other = dataclasses.replace(H200, processors=78)  # another device tunes anew
+    Tuner(other, clock("", calls=calls), 0, records).tune([kernel])
+    assert len(calls) > count
+
+
+def test_small_gains_change_nothing(no_device, tmp_path):
+    timer = clock("r:2048", fast=19.8e-6)
+    (program,), (choice,) = Tuner(H200, timer, 0, Store("tuning", tmp_path)).tune([softmax(4096, 4096, BF16)])
+    assert choice.chosen == 0 and program.notes == generate(softmax(4096, 4096, BF16), H200).notes
+
+
+def test_candidates_that_fail_are_left_out(no_device, tmp_path, monkeypatch):
+    class Broken:
+        def result(self):
+            raise TritonCompileError("out of shared memory")
+
+    plain = tuning.build
+    monkeypatch.setattr(
+        tuning, "build", lambda given, facts: Broken() if "16 warps" in given[0].notes[0] else plain(given, facts)
+    )
+
+    def seconds(program, built, arguments):
+        if "4 warps" in program.notes[0]:
+            raise RuntimeError("too many resources requested for launch")
+        return 10e-6 if "2048" in program.notes[0] else 20e-6
+
+    _, (choice,) = Tuner(H200, seconds, 0, Store("tuning", tmp_path)).tune([softmax(4096, 4096, BF16)])
+    failed = [t.layout for t in choice.trials if t.microseconds is None]
+    assert failed and all("16 warps" in text or "4 warps" in text for text in failed)
+    assert choice.trials[choice.chosen].microseconds == pytest.approx(10.0) and "failed" in str(choice)
+
+
+def test_kernels_that_check_indices_are_not_tuned(no_device, tmp_path):
+    kernel = pointwise(
+        lambda i: ops.load("a", ops.indirect(i, 10)), torch.zeros(10, dtype=torch.int64), out_dtype=torch.int64
+    )
+    made, choices = Tuner(H200, clock(""), 0, Store("tuning", tmp_path)).tune([kernel])
+    assert len(made) == 1 and not choices
+
+
+def test_too_large_arguments(no_device, tmp_path, monkeypatch):
+    monkeypatch.setattr(tuning, "made_up_arguments", lambda kernel, index: None)
+    records = Store("tuning", tmp_path)
+    _, (choice,) = Tuner(H200, clock("r:2048"), 0, records).tune([softmax(4096, 4096, BF16)])
+    assert choice.chosen == 0 and not any(tmp_path.rglob("*/*/*"))
+
+
+@pytest.mark.parametrize("mode", ["max-autotune", "max-autotune-no-cudagraphs"])
+def test_modes_tune_and_the_graph_tells(no_device, tmp_path, monkeypatch, mode):
+    """The whole road on the CPU: the GPU's generator with an interpreter for a device."""
+    monkeypatch.setenv("TRIPTYCH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(programs, "device_facts", lambda index: H200)
+    monkeypatch.setattr(programs, "device_timer", lambda load: clock("r:512"))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+
+    class Interpreted:
+        def __init__(self, kernels, options):
+            made = programs.compile_kernels(kernels, tune=options.max_autotune)
+            self.programs, self.choices = made.units, made.choices
+
+        def result(self):
+            return {
+                p.name: lambda *args, p=p: run_interpreted(p, args[: len(p.buffers)], args[len(p.buffers) :])
+                for p in self.programs
+            }
+
+        def binaries(self):
+            return []
+
+    monkeypatch.setattr(programs, "build", lambda *args, **kwargs: None)
+    own = dataclasses.replace(backends.CODE_GENERATORS["cpu"], build=Interpreted)
+    monkeypatch.setitem(backends.CODE_GENERATORS, "cpu", own)
+    gm = torch.fx.experimental.proxy_tensor.make_fx(lambda x: x.softmax(-1))(torch.randn(6, 1000))
+    options = triptych_inductor.list_mode_options(mode)
+    x = torch.randn(6, 1000)
+    compiled = triptych_inductor.compile(gm, [x], options=options)
+    torch.testing.assert_close(compiled(x), x.softmax(-1))
+    (choice,) = map(Choice.from_json, compiled.provenance["tuning"])
+    assert LOOPED in choice.trials[choice.chosen].layout and options["max_autotune"]
