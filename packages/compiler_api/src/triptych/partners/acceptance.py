@@ -66,8 +66,10 @@ class Acceptance:
         return not self._answers[node]
 
     def lacks_rule(self, node: Node) -> bool:
-        """Whether the partner has no form for the operator itself, so that other operators may do in its place."""
-        return not self(node) and not self._static_reason(node)
+        """Whether it is the operator itself that the partner cannot take, so that others may do in its place."""
+        if node.target is operator.getitem or self(node):
+            return False
+        return node.target in self.partner.denied or not self._static_reason(node)
 
     def _reason(self, node: Node) -> str:
         """Why not; "" where it does."""
@@ -115,7 +117,7 @@ class Acceptance:
         key = _question(node)
         if key not in self.known:
             try:
-                self.partner.convert(_alone(node))
+                self.partner.convert(alone(node))
             except Exception as error:  # noqa: BLE001 - whatever the partner's front end raises means no
                 self.known[key] = _first_line(error)
             else:
@@ -150,8 +152,8 @@ class _Shown:
         return self.text
 
 
-def _alone(node: Node) -> GraphModule:
-    """A graph of `node` and nothing else; its inputs are placeholders."""
+def alone(node: Node) -> GraphModule:
+    """A graph of `node`, with what is read of its results, and nothing else; its inputs are placeholders."""
     graph = Graph()
     copies: dict[Node, Node] = {}
     for source in node.all_input_nodes:

@@ -6,27 +6,24 @@ A graph with symbolic sizes is compiled by the partner once for each set of size
 from __future__ import annotations
 
 import importlib
-import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from triptych import pipelines
 from triptych.errors import BackendUnavailableError
-from triptych.partners.acceptance import Acceptance, Partner
+from triptych.partners.acceptance import Partner
 from triptych.partners.activity import PartnerStage
 from triptych.partners.partition import compile_pieces
+from triptych.partners.static import is_static, made_static
 from triptych.reports import Report
 from triptych.settings import Backend, Settings
 
 KEPT_SIZES = 32  # sets of sizes for which one graph's compiled form is kept
-MOST_DECOMPOSED = 4  # rounds: decompositions may give operators that need one again
 POLICIES = ("warn", "raise", "ignore")
 
 
@@ -100,7 +97,7 @@ class Specialised:
         self._gm, self._partner, self._stage, self._known, self._policy = gm, partner, stage, known, policy
         self._compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
         self._lock = threading.Lock()
-        self._static = all(map(_is_static, example_inputs))
+        self._static = all(map(is_static, example_inputs))
         if self._static:
             self._for_sizes((), example_inputs)
 
@@ -115,48 +112,13 @@ class Specialised:
         return run(*inputs)
 
     def _for_sizes(self, key: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
-        graph = _made_static(self._gm, inputs, self._partner, self._known)
-        run = compile_pieces(graph, self._partner, self._stage, self._known, self._policy)
+        graph = made_static(self._gm, inputs, self._partner, self._known)
+        if isinstance(graph, GraphModule):
+            run = compile_pieces(graph, self._partner, self._stage, self._known, self._policy)
+        else:
+            run = self._gm.forward
+            self._stage.fell_back([("the graph", graph)], self._policy)
         self._compiled[key] = run
         while len(self._compiled) > KEPT_SIZES:
             self._compiled.popitem(last=False)
         return run
-
-
-def _is_static(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return all(isinstance(n, int) for n in (*value.shape, *value.stride()))
-    return not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
-
-
-def _made_static(gm: GraphModule, inputs: Sequence[Any], partner: Partner, known: dict[Any, str]) -> GraphModule:
-    """The graph for these inputs, with plain numbers as sizes; what the partner cannot take is decomposed if it can be.
-
-    inputs: real or fake tensors and numbers.
-    """
-    table: dict[Any, Callable[..., Any]] = {}
-    with torch.no_grad():
-        for _ in range(MOST_DECOMPOSED):
-            graph = make_fx(gm, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
-            _without_dead_code(graph)
-            accepts = Acceptance(partner, known)
-            wanted = {n.target for n in graph.graph.nodes if n.op == "call_function" and accepts.lacks_rule(n)}
-            new = {t: decomposition_table[t] for t in wanted if t in decomposition_table and t not in table}
-            if not new:
-                break
-            table |= new
-    return graph
-
-
-def _without_dead_code(gm: GraphModule) -> None:
-    """Removes what nobody uses: it would have to be computed by the partner. Effects and random draws stay."""
-    for node in reversed(list(gm.graph.nodes)):
-        if node.op == "call_function" and not node.users and _is_pure(node.target):
-            gm.graph.erase_node(node)
-
-
-def _is_pure(target: Any) -> bool:
-    if not isinstance(target, torch._ops.OpOverload):
-        return target is operator.getitem
-    schema = target._schema
-    return bool(schema.returns) and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags

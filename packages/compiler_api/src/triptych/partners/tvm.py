@@ -22,6 +22,14 @@ NAME = "tvm"
 TARGETS = {"cpu": "llvm", "cuda": "cuda"}
 
 
+# Operators that relax converts to something that gives other numbers than torch.
+_STATISTICS = "relax gives other statistics for the backward"
+DENIED: dict[Any, str] = {
+    aten._native_batch_norm_legit_functional.default: _STATISTICS,
+    aten._native_batch_norm_legit.no_stats: _STATISTICS,
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """Options of the backend.
@@ -65,7 +73,7 @@ class Tvm:
     dtypes = frozenset(
         (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool)
     )
-    denied: dict[Any, str] = {}
+    denied = DENIED
 
     def __init__(self, options: Options) -> None:
         self.options = options
