@@ -1,8 +1,8 @@
 """`FramePart`: one frame of a cut: what is alive in it, and its bytecode with stubs where it hands on.
 
 The emitted code contains the origin's bytecode, so the breaking instruction (or the call that is under way) runs inside
-the `try` and `with` blocks that cover it. Where control leaves it, by falling through, by a jump or by an exception that
-the frame handles, a stub hands what is alive to the continuation of that place.
+the `try` and `with` blocks that cover it. Where control leaves it, by falling through, by a jump or by an exception
+that the frame handles, a stub hands what is alive to the continuation of that place.
 """
 
 from __future__ import annotations

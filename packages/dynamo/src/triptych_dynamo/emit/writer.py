@@ -14,6 +14,7 @@ from torch import fx
 
 from triptych_dynamo.bytecode import Instruction, build
 from triptych_dynamo.emit.read_paths import read_path
+from triptych_dynamo.emit.suspended import load_generator
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.sources import LocalSource, PinnedSource, Source
 from triptych_dynamo.values.base import Value
@@ -21,6 +22,7 @@ from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.null import NULL
 
 if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.trace.trace import Trace
 
 
@@ -142,6 +144,10 @@ class Writer:
         """Push the run-time result of a graph node."""
         index = self.usage.outputs.setdefault(node, len(self.usage.outputs))
         self.emit(build.load_set_fast(output_name(index)))
+
+    def load_suspended(self, frame: Frame, started: bool, finished: bool) -> None:
+        """Push a generator in the state of `frame`."""
+        load_generator(self, frame, started, finished)
 
     def later(self, value: Value) -> None:
         """`value.replay(cg)` is called once everything is rebuilt: for objects whose content may lead back to them."""

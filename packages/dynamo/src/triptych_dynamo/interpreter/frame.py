@@ -76,7 +76,7 @@ class Frame:
         self.pending_call: PendingCall | None = None  # the call under way when the frame began behind a graph break
         self.steps = 0  # instructions begun so far
         self.stop = -1  # the step before which the plan wants to be asked
-        self.level = -1  # how many direct calls lead from the root to this frame; -1: some call on the way is not direct
+        self.level = -1  # how many direct calls lead here from the root; -1: some call on the way is not direct
         self.awaited: Value | None = None  # the running call's callee: what that returns is what the call gives
 
     # -- stack ---------------------------------------------------------------------------------------------------------

@@ -130,7 +130,8 @@ class ExceptionValue(objects.ObjectValue):
         plain = [arg.as_constant() for arg in self.arguments(tx)]
         error = self.exc_type.__new__(self.exc_type, *plain)
         named = {name: value.as_constant() for name, value in self.keywords.items()}
-        objects.builtin_base(self.exc_type).__init__(error, *plain, **named)
+        base = objects.builtin_base(self.exc_type)
+        base.__init__(error, *plain, **named)  # type: ignore[misc]
         return error
 
     # -- code after the graph ------------------------------------------------------------------------------------------

@@ -135,8 +135,10 @@ class GeneratorValue(Value):
         return first
 
     def reconstruct(self, cg: Writer) -> None:
-        """A generator is suspended bytecode: what is left of it is run now and handed on as an iterator."""
-        cg.cannot_rebuild("generator", "a generator of the traced program")
+        """A generator that stands where this one stands."""
+        if self.running:
+            cg.cannot_rebuild("generator", "a generator that is running")
+        cg.load_suspended(self.frame, self.started, self.finished)
 
 
 class GeneratorMethod(Value):
