@@ -28,6 +28,7 @@ from triptych_inductor.codegen.triton.groups import (
 )
 from triptych_inductor.codegen.triton.indexing import Extent, simplify
 from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT, Layout, total
+from triptych_inductor.codegen.triton.online import online_sums
 from triptych_inductor.codegen.triton.records import (
     GridFactor,
     Param,
@@ -173,10 +174,15 @@ def _looped(context: KernelContext, layout: Layout) -> _Made:
     groups = group_stages(context.stages, context.definitions)
     spills = _spills(context, layout, groups)
     writer.spilled = {key: (name, dtype) for key, (name, dtype, _) in spills.items()}
-    for group in groups:
-        _loop(writer, group, header, spills)
-        writer.finish()
+    done = False  # the loop of this group has run with the one before
+    for group, later in zip(groups, [*groups[1:], None], strict=True):
+        along = None if done or later is None else online_sums(group, later, context.definitions)
+        if not done:
+            writer.online = {id(sum_.top[1]): sum_.total for sum_ in along or ()}
+            _loop(writer, group, header, spills)
+            writer.finish()
         writer.run([root for stage in group for root in point_roots(stage, wanted)])
+        done = along is not None
     return _Made(writer, layout, "")
 
 

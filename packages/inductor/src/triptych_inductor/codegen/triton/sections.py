@@ -30,9 +30,11 @@ class SectionWriter(ScanWriter):
         super().__init__(context, layout)
         self._pending: list[tuple[StageFacts, Value, list[str]]] = []
         self._states = 0
+        self._online_pending: list[tuple[StageFacts, Value, str, str]] = []
         self._finals: dict[str, list[Text]] = {}  # reduced states by the text of their final step
         self.spilled: dict[tuple[int, int], tuple[str, torch.dtype]] = {}  # values kept in a workspace, by number
         self.group: frozenset[int] = frozenset()  # stages of the loop that is being written
+        self.online: dict[int, Root] = {}  # maxima (by id) that a sum of exponentials runs along with, and that sum
 
     # Which nodes a set of roots needs.
 
@@ -124,6 +126,8 @@ class SectionWriter(ScanWriter):
         value = self.get(stage, node.args[0])
         if self.loop is None or self.layout.row_programs:
             return self._at_once(kind, dtype, value)
+        if id(node) in self.online:
+            return self._online(stage, node, value)
         state = self._start(kind, dtype)
         self._step(kind, dtype, state, self._prepared(kind, dtype, value))
         self._pending.append((stage, node, state))
@@ -284,12 +288,52 @@ class SectionWriter(ScanWriter):
         for old, new in zip(state, fresh, strict=True):
             self.line(f"{old} = tl.where({mask}, {new}, {old})" if mask else f"{old} = {new}", LOOP)
 
+    def _online(self, stage: StageFacts, node: Value, value: Text) -> None:
+        """A step of a row's maximum and of the sum of exponentials below it (see `online.py`)."""
+        reduction = self.layout.reduction
+        assert reduction is not None
+        kind, dtype = node.attrs
+        work, outer = reductions.work_dtype(kind, dtype), frozenset(d.position for d in self.layout.outer)
+        top, total = f"top{self._states}", f"below{self._states}"
+        self._states += 1
+        whole, kept = frozenset(d.position for d in self.layout.dims), text_of(work)
+        self.head.append(f"{top} = tl.full({self.layout.shape(outer)}, float('-inf'), {kept})")
+        self.head.append(f"{total} = tl.full({self.layout.shape(whole)}, 0.0, {kept})")
+        block = self.assign(self._prepared(kind, dtype, value), work, whole, LOOP).name
+        mask = self._row_mask()
+        if mask:
+            block = self.assign(f"tl.where({mask}, {block}, float('-inf'))", work, whole, LOOP).name
+        largest = f"lib.reduce_max({block}, {reduction.position}){self.layout.keep()}"
+        new = self.assign(f"lib.maximum({top}, {largest})", work, outer, LOOP).name
+        # Nothing but -inf so far: a difference of infinities would be NaN.
+        shift = self.assign(f"tl.where({new} == float('-inf'), 0.0, {new})", work, outer, LOOP).name
+        self.line(f"{total} = {total} * libdevice.exp({top} - {shift}) + libdevice.exp({block} - {shift})", LOOP)
+        self.line(f"{top} = {new}", LOOP)
+        self._online_pending.append((stage, node, top, total))
+
+    def _finish_online(self) -> None:
+        """After the loop: results of maxima and of the sums that ran along."""
+        reduction = self.layout.reduction
+        assert reduction is not None
+        outer = frozenset(d.position for d in self.layout.outer)
+        for stage, node, top, total in self._online_pending:
+            kind, dtype = node.attrs
+            work = reductions.work_dtype(kind, dtype)
+            self.values[(stage.number, node.number)] = Text(top, work, outer)
+            sum_stage, sum_node = self.online[id(node)]
+            text = f"lib.reduce_sum({total}, {reduction.position}){self.layout.keep()}"
+            # exp(-inf - -inf) is NaN for every element.
+            text = f"tl.where({top} == float('-inf'), float('nan'), {text})"
+            self.values[(sum_stage.number, sum_node.number)] = self.assign(text, work, outer, HEAD)
+        self._online_pending.clear()
+
     def _always(self) -> str:
         whole = self.layout.shape(frozenset(d.position for d in self.layout.dims))
         return f"tl.full({whole}, 1, tl.int1)"
 
     def finish(self) -> None:
         """After the loop: reduce the accumulators along the axis."""
+        self._finish_online()
         for stage, node, parts in self.partial_results():
             self.values[(stage.number, node.number)] = self.conclude(node.attrs[0], node.attrs[1], parts)
 
