@@ -14,6 +14,11 @@ typedef struct {
     char eager; /* run the original without asking */
 } CompiledCallable;
 
+/* While a router is set, it gets every call of every compiled callable: `router(callable, args, kwargs)`. */
+static PyObject *router;
+typedef enum { ROUTED, DIRECT, UNGUARDED } CallMode;
+static _Thread_local CallMode next_call; /* of this thread's next call of a compiled callable */
+
 /* The original under the same conditions: its own frame as it is, frames under it through the region. */
 static PyObject *run_original(CompiledCallable *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     Scope saved;
@@ -45,8 +50,9 @@ static Entry *ask(CompiledCallable *self, PyObject *const *locals, Py_ssize_t co
     return NULL;
 }
 
-static Entry *find_entry(CompiledCallable *self, PyObject *const *locals) {
+static Entry *find_entry(CompiledCallable *self, PyObject *const *locals, CallMode mode) {
     Entry *entry;
+    if (mode == UNGUARDED && self->entries.count == 1) return (Entry *)Py_NewRef(self->entries.items[0]);
     if (current_region() == NULL) return entries_find(&self->entries, locals, self->function);
     Scope saved; /* guards that run Python code are none of the region's frames */
     scope_enter(&saved, NULL, NULL);
@@ -56,9 +62,9 @@ static Entry *find_entry(CompiledCallable *self, PyObject *const *locals) {
 }
 
 /* The call with its variables bound; `args` ... are the call as it came, for the original. */
-static PyObject *run_bound(CompiledCallable *self, PyObject *const *locals, Py_ssize_t count, PyObject *const *args,
-                           size_t nargsf, PyObject *kwnames) {
-    Entry *entry = find_entry(self, locals);
+static PyObject *run_bound(CompiledCallable *self, CallMode mode, PyObject *const *locals, Py_ssize_t count,
+                           PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    Entry *entry = find_entry(self, locals, mode);
     if (entry)
         self->hits++;
     else if ((entry = ask(self, locals, count)) == NULL)
@@ -74,18 +80,34 @@ static PyObject *run_bound(CompiledCallable *self, PyObject *const *locals, Py_s
     return result;
 }
 
-static PyObject *bind_and_run(CompiledCallable *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+static PyObject *bind_and_run(CompiledCallable *self, CallMode mode, PyObject *const *args, size_t nargsf,
+                              PyObject *kwnames) {
     Py_ssize_t count = parameter_count((PyCodeObject *)PyFunction_GET_CODE(self->function));
     PyObject *few[32], **values = count <= 32 ? few : PyMem_Malloc(count * sizeof(PyObject *)), *result = NULL;
     if (values == NULL) return PyErr_NoMemory();
     memset(values, 0, count * sizeof(PyObject *));
     int bound = bind_arguments(self->function, args, PyVectorcall_NARGS(nargsf), kwnames, values);
     if (bound == 1)
-        result = run_bound(self, values, count, args, nargsf, kwnames);
+        result = run_bound(self, mode, values, count, args, nargsf, kwnames);
     else if (bound == 0)
         result = run_original(self, args, nargsf, kwnames); /* for Python's own words about the mistake */
     for (Py_ssize_t i = 0; i < count; i++) Py_XDECREF(values[i]);
     if (values != few) PyMem_Free(values);
+    return result;
+}
+
+/* The call through the router, with the hook off. */
+static PyObject *route(CompiledCallable *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    Scope saved;
+    PyObject *result = NULL, *positional = as_tuple(args, nargs), *named = PyDict_New(), *target = Py_NewRef(router);
+    for (Py_ssize_t i = 0; named && kwnames && i < PyTuple_GET_SIZE(kwnames); i++)
+        if (PyDict_SetItem(named, PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) < 0) Py_CLEAR(named);
+    scope_enter(&saved, NULL, NULL);
+    if (positional && named) result = PyObject_CallFunctionObjArgs(target, self, positional, named, NULL);
+    scope_leave(&saved);
+    Py_XDECREF(positional);
+    Py_XDECREF(named);
+    Py_DECREF(target);
     return result;
 }
 
@@ -97,12 +119,16 @@ static PyObject *callable_call(PyObject *callable, PyObject *const *args, size_t
     Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
     bool plain = kwnames == NULL && nargs == code->co_argcount && code->co_kwonlyargcount == 0 &&
                  (code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)) == 0;
-    if (self->eager)
+    CallMode mode = next_call;
+    next_call = ROUTED;
+    if (router && mode == ROUTED)
+        result = route(self, args, nargs, kwnames);
+    else if (self->eager)
         result = run_original(self, args, nargsf, kwnames);
     else if (plain) /* the caller's arguments are the variables */
-        result = run_bound(self, args, nargs, args, nargsf, kwnames);
+        result = run_bound(self, mode, args, nargs, args, nargsf, kwnames);
     else
-        result = bind_and_run(self, args, nargsf, kwnames);
+        result = bind_and_run(self, mode, args, nargsf, kwnames);
     Py_DECREF(self);
     return result;
 }
@@ -189,7 +215,25 @@ static PyObject *callable_forget(CompiledCallable *self, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+static PyObject *callable_direct(PyObject *self, PyObject *given) {
+    PyObject *args, *kwargs;
+    int unguarded = 0;
+    if (!PyArg_ParseTuple(given, "O!O!|p", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &unguarded)) return NULL;
+    next_call = unguarded ? UNGUARDED : DIRECT;
+    PyObject *result = PyObject_Call(self, args, kwargs);
+    next_call = ROUTED;
+    return result;
+}
+
+PyObject *set_router(PyObject *module, PyObject *value) {
+    Py_XSETREF(router, value == Py_None ? NULL : Py_NewRef(value));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef METHODS[] = {
+    {"direct", (PyCFunction)callable_direct, METH_VARARGS,
+     "direct(args, kwargs, unguarded=False): the call itself, whatever router is set; unguarded: the only entry, if "
+     "there\nis just one, runs without a look at its guards."},
     {"add", (PyCFunction)callable_add, METH_O, "add(entry): puts it first."},
     {"clear", (PyCFunction)callable_forget, METH_NOARGS, "Forget all entries."},
     {"__reduce__", (PyCFunction)callable_reduce, METH_NOARGS, NULL},

@@ -111,6 +111,8 @@ static PyObject *hook_state(PyObject *module, PyObject *unused) {
 static PyMethodDef METHODS[] = {
     {"hook_state", hook_state, METH_NOARGS,
      "hook_state(): (this thread's region or None, how many scopes want the hook, whether it is on top now)."},
+    {"set_router", set_router, METH_O,
+     "set_router(fn): every call of a compiled callable becomes fn(callable, args, kwargs); None: no more."},
     {"init_torch", (PyCFunction)(void *)init_torch, METH_VARARGS | METH_KEYWORDS,
      "init_torch(samples, identity, tensor_type, requires_grad, dispatch_keys, inference, direct=True) -> bool\n\n"
      "Makes tensor guards possible. samples are tensors with different dispatch keys; the first has one dimension and "

@@ -81,6 +81,9 @@ static inline PyObject *as_tuple(PyObject *const *items, Py_ssize_t count) {
     return tuple;
 }
 
+/* -- routing (compiled_callable.c) */
+PyObject *set_router(PyObject *module, PyObject *value);
+
 /* -- binding (binding.c) */
 /* Fill `values` (parameter_count places, zeroed) with new references. 1 bound, 0 the call does not fit, -1 exception.
  */

@@ -23,7 +23,15 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "triptych_dynamo.hooks": ("Hooks",),
     "triptych_dynamo.recompiles": ("RecompileLimitError", "RecompileLimitWarning"),
     "triptych_dynamo.options": ("Options",),
-    "triptych_dynamo.errors": ("GraphBreakError", "GuardViolation", "InvalidBackend", "TracerFault", "Unsupported"),
+    "triptych_dynamo.stances": ("set_stance",),
+    "triptych_dynamo.errors": (
+        "GraphBreakError",
+        "GuardViolation",
+        "InvalidBackend",
+        "StanceError",
+        "TracerFault",
+        "Unsupported",
+    ),
     "triptych_dynamo.guards.facts": ("Guard",),
     "triptych_dynamo.guards.filters": (
         *("GuardEntry", "guard_entries", "keep_portable_guards_unsafe", "keep_tensor_guards_unsafe"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from triptych_dynamo import stances
 from triptych_dynamo._eval_frame import CompiledCallable
 from triptych_dynamo.backends import Backend, lookup_backend
 from triptych_dynamo.options import Options
@@ -107,5 +108,6 @@ def region_of(compiled: Any) -> RegionHandle:
 
 def reset() -> None:
     """Forget everything that was compiled in this process."""
+    stances.forget()
     for region in list(_regions):
         region.clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.breaks import BREAKS, BreakKind
@@ -82,3 +84,17 @@ class TracerFault(RuntimeError):
 
 class InvalidBackend(RuntimeError):
     """A backend name that is not registered."""
+
+
+class StanceError(RuntimeError):
+    """A stance that does not exist or does not go with its options; a compile where the stance allows none."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The tail of an error text: names like `name`, else all there are.
+
+    >>> did_you_mean("defualt", ["default", "other"])
+    "did you mean 'default'?"
+    """
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"

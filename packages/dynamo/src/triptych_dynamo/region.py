@@ -30,6 +30,7 @@ from triptych_dynamo.guards.filters import filtered
 from triptych_dynamo.guards.program import compile_guards
 from triptych_dynamo.hooks import Hooks
 from triptych_dynamo.recompiles import FrameState, may_compile, recompile_reason
+from triptych_dynamo.sources import LocalSource
 from triptych_dynamo.trace.modes import under_active_modes
 from triptych_dynamo.trace.shapes import Shapes
 from triptych_dynamo.trace_rules import is_skipped
@@ -85,6 +86,13 @@ class CompiledRegion:
             return None
         with self._lock:
             return self._entry(function, arguments)
+
+    def observe(self, function: FunctionType, arguments: tuple[Any, ...]) -> None:
+        """Note the sizes and numbers of a call that runs eagerly: what differs at the next call becomes symbolic."""
+        layout = self._layouts.get(function.__code__) or Layout(function.__code__, 0)
+        history = self._states.setdefault(layout, FrameState()).history
+        for name, value in zip(parameters_of(function.__code__), arguments, strict=True):
+            history.note(LocalSource(name), value)
 
     def frame_miss(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
         """A frame under the callable has no entry: compile it, let it run this time (False), or always (None)."""

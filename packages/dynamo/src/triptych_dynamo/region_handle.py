@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo import stances
 from triptych_dynamo._eval_frame import CompiledCallable, Entry, Region
 from triptych_dynamo.lazy import LazyModule
 from triptych_dynamo.options import Options
@@ -54,10 +55,18 @@ class RegionHandle:
         return made
 
     def _miss(self, owner: CompiledCallable, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+        if not stances.on_miss(self, owner, lambda: self.built.observe(function, arguments)):
+            return None
         return self.built.miss(function, arguments)
 
     def _frame_miss(self, native: Region, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
+        if not stances.on_miss(self, function.__code__, lambda: None):
+            return False
         return self.built.frame_miss(function, arguments)
+
+    def with_backend(self, backend: Callable[..., Any]) -> RegionHandle:
+        """A region like this one, with nothing compiled yet, for another backend."""
+        return RegionHandle(backend, self.options, self.hooks)
 
     def clear(self) -> None:
         """Forget everything that was compiled."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from triptych_dynamo.sources import Source
+import torch
+
+from triptych_dynamo.sources import ItemSource, Source
 
 _VARIES = object()
 
@@ -41,6 +42,19 @@ class History:
             self._numbers[source] = _VARIES
             return True
         return False
+
+    def note(self, source: Source, value: Any) -> None:
+        """Note a tensor's sizes or a number, also inside tuples, lists and dictionaries."""
+        if isinstance(value, torch.Tensor):
+            self.varying_dims(source, tuple(value.shape))
+        elif type(value) in (int, float):
+            self.varies(source, value)
+        elif type(value) in (tuple, list):
+            for index, item in enumerate(value):
+                self.note(ItemSource(source, index), item)
+        elif type(value) is dict:
+            for key, item in value.items():
+                self.note(ItemSource(source, key), item)
 
     def is_general(self, source: Source) -> bool:
         """Whether everything about this source varies on its own account."""

@@ -74,12 +74,17 @@ def _run_substitute(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs:
     return tx.inline(tx.constant(payload), args, kwargs)
 
 
+def _run_forbidden(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.unsupported("disabled", payload)
+
+
 _MEANINGS: dict[str, Callable[..., Value]] = {
     "is_compiling": _run_is_compiling,
     "graph_break": _run_graph_break,
     "in_graph": _run_in_graph,
     "constant_result": _run_constant,
     "substitute": _run_substitute,
+    "forbidden": _run_forbidden,
 }
 
 
