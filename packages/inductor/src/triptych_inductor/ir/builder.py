@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from triptych_inductor.ir import extents, views
+from triptych_inductor.ir.alignment import aligned_row, has_long_rows, long_rows
 from triptych_inductor.ir.extents import Extent, contiguous_strides, same_all
 from triptych_inductor.ir.nodes import Buffer, ExternNode, IRGraph, LoopNode, Strided, map_leaves
 from triptych_inductor.ir.tensors import (
@@ -86,7 +87,7 @@ class Builder:
                 tensor.recipe, tensor.parents = None, ()
                 return window
         wanted = stride or tensor.layout or tensor.stride or contiguous_strides(tensor.size)
-        if not extents.is_dense(tensor.size, wanted):
+        if not extents.is_dense(tensor.size, wanted) and not has_long_rows(tensor.size, wanted):
             wanted = contiguous_strides(tensor.size)
         buffer = new_buffer(self, tensor.size, wanted, tensor.dtype, tensor.device)
         window = Strided(buffer, buffer.size, buffer.stride)
@@ -148,6 +149,14 @@ class Builder:
         """In a channels-last graph, results follow the layout of what they are computed from."""
         if tensor.strided is None and tensor.ndim == 4 and any(_is_channels_last(p) for p in tensor.pending_parents()):
             tensor.layout = extents.channels_last_strides(tensor.size)
+
+    def align_rows(self, tensor: LazyTensor) -> None:
+        """Give an operand of a product the rows that the library wants."""
+        if tensor.strided is None and tensor.base is None and tensor.layout is None:
+            stride = tensor.stride or contiguous_strides(tensor.size)
+            row = aligned_row(tensor.size, stride, tensor.dtype, tensor.device)
+            if row:
+                tensor.layout = long_rows(tensor.size, row)
 
     def reuse(self, *tensors: LazyTensor) -> None:
         """Announce that a lowering reads these several times: dear recipes are stored (fusion keeps them in the

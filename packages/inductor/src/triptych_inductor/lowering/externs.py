@@ -3,18 +3,18 @@ them)."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node as FxNode
 
+from triptych_inductor.ir.alignment import aligned_row, leaves_graph, long_rows, packet_of, reaches
 from triptych_inductor.ir.extents import as_extents, channels_last_strides
 from triptych_inductor.ir.nodes import Buffer
 from triptych_inductor.ir.tensors import LazyTensor, new_buffer
 from triptych_inductor.loops import ops
-from triptych_inductor.loops.table import FLOAT, HALF
+from triptych_inductor.loops.table import FLOAT
 from triptych_inductor.lowering.common import pointwise
 from triptych_inductor.lowering.fallback import lower_fallback
 from triptych_inductor.lowering.registry import Context, find_lowering, register_lowering
@@ -22,35 +22,27 @@ from triptych_inductor.lowering.registry import Context, find_lowering, register
 aten = torch.ops.aten
 
 
-# Bytes to which rows of a product are aligned, by device: libraries fall back to slow kernels for odd row strides.
-ROW_ALIGNMENT: dict[str, int] = {"cuda": 16}
-
-
-def product_strides(
-    size: Sequence[Any], stride: Sequence[Any], dtype: torch.dtype, device: torch.device
-) -> tuple[Any, ...]:
-    """Strides for a product's buffer: eager's, with longer rows where the library wants them aligned.
-
-    Only large two-dimensional half-precision results of static row length; the copy that gives eager's strides back
-    is made only for results that leave the graph.
-    """
-    step = ROW_ALIGNMENT.get(device.type, 0) // dtype.itemsize
-    plain = len(size) == 2 and type(size[1]) is int and tuple(stride) == (size[1], 1)
-    if step < 2 or dtype not in HALF or not plain or size[1] % step == 0 or size[1] < 64 * step:
-        return tuple(stride)
-    return (-(-size[1] // step) * step, 1)
+# A product that leaves the graph with odd rows is made in pieces with aligned rows, each copied into its place, if it
+# has at least twice as many rows as this.
+PIECE_ROWS = 256
 
 
 def _out_call(ctx: Context, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A torch function that writes into a buffer that we allocate with eager's strides."""
+    """A torch function that writes into a buffer that we allocate, with eager's strides or with aligned rows."""
     value = ctx.expected
-    size = as_extents(value.shape)
-    leaves = any(user.op == "output" for user in ctx.node.users)
-    stride = as_extents(value.stride())
-    if not leaves:
-        stride = product_strides(size, stride, value.dtype, value.device)
+    size, stride = as_extents(value.shape), as_extents(value.stride())
+    row = aligned_row(size, stride, value.dtype, value.device) if len(size) == 2 else 0
+    if row and leaves_graph(ctx.node) and not _feeds_a_loop(ctx.node):
+        if name in IN_PIECES and not kwargs and type(size[0]) is int and size[0] >= 2 * PIECE_ROWS:
+            name = IN_PIECES[name]
+    elif row:
+        stride = long_rows(size, row)
     buffer = new_buffer(ctx.builder, size, stride, value.dtype, value.device)
     return ctx.builder.extern(ctx.node.target, args, kwargs, [buffer], out=name)[0]
+
+
+IN_PIECES = {"torch.mm": "mm_in_pieces", "torch.addmm": "addmm_in_pieces"}
+"""Functions of `wrapper.support` for products whose result must have odd rows."""
 
 
 @register_lowering(aten.mm.default)
@@ -111,22 +103,13 @@ def _gains_from_channels_last(x: LazyTensor, weight: LazyTensor) -> bool:
     return x.size[1] != 1 and weight.size[0] != 1 and x.size[2] != 1 and x.size[3] != 1
 
 
-_VIEWS = frozenset(
-    {aten.view, aten._unsafe_view, aten.reshape, aten.permute, aten.transpose, aten.t, aten.unsqueeze, aten.squeeze}
-    | {aten.slice, aten.select, aten.expand, aten.split, aten.split_with_sizes, aten.unbind, aten.alias, aten.detach}
-)
-
-
 def _feeds_a_loop(node: FxNode) -> bool:
     """Whether some user of the result, behind views, is computed by loops."""
-    for user in node.users:
-        packet = getattr(user.target, "overloadpacket", user.target)
-        if packet in _VIEWS or packet is operator.getitem:
-            if _feeds_a_loop(user):
-                return True
-        elif user.op == "call_function" and find_lowering(user.target) is not None and packet not in _OWN_KERNELS:
-            return True
-    return False
+    return reaches(node, _is_computed_by_loops)
+
+
+def _is_computed_by_loops(node: FxNode) -> bool:
+    return node.op == "call_function" and find_lowering(node.target) is not None and packet_of(node) not in _OWN_KERNELS
 
 
 @register_lowering(aten.baddbmm.default)

@@ -2,15 +2,16 @@
 
 In: steps in order. Out: for each step the buffers to allocate before it (with the dead buffer to reuse, if any) and
 those to free after it. Only buffers of equal size, strides and dtype take over memory, so that a buffer's variable is
-simply renamed.
+simply renamed. A dead buffer is held for a later one only where that does not raise the peak.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from triptych_inductor.ir.extents import Extent
 from triptych_inductor.ir.nodes import Buffer, IRGraph, Strided
 
 # A dead buffer is held for a later one of its kind at most this many steps.
@@ -37,46 +38,120 @@ def _kind(buffer: Buffer) -> tuple[Any, ...]:
     return (buffer.size, buffer.stride, buffer.dtype, buffer.device)
 
 
-def plan(graph: IRGraph, usages: list[Usage], reuse: bool) -> list[StepMemory]:
-    """The memory plan of steps that use buffers as `usages` says."""
-    last_use: dict[str, int] = {}
-    for k, usage in enumerate(usages):
-        for name in usage.touched:
-            last_use[name] = k
-    kept = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
-    result = [StepMemory() for _ in usages]
-    allocations = _allocation_steps(graph, usages)
-    pool: dict[tuple[Any, ...], list[Buffer]] = {}
-    seen: set[str] = set()
-    for k, usage in enumerate(usages):
-        for name in (*usage.made, *sorted(usage.touched)):  # what nobody makes is uninitialised memory
+@dataclass
+class Lifetimes:
+    """first: the step before which each buffer of ours comes to be. last: the last step that touches each buffer."""
+
+    first: dict[str, int]
+    last: dict[str, int]
+
+    @staticmethod
+    def of(graph: IRGraph, usages: list[Usage]) -> Lifetimes:
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        for k, usage in enumerate(usages):
+            for name in (*usage.made, *sorted(usage.touched)):  # what nobody makes is uninitialised memory
+                if graph.buffers[name].kind in ("temporary", "extern"):
+                    first.setdefault(name, k)
+            for name in usage.touched:
+                last[name] = k
+            for name in usage.made:
+                last.setdefault(name, k)
+        return Lifetimes(first, last)
+
+
+class Room:
+    """Bytes alive at each step, and how many more may be without raising the peak.
+
+    Counted twice: with inputs that stay (the caller holds them) and with inputs that end at their last use.
+    """
+
+    def __init__(self, graph: IRGraph, lives: Lifetimes, steps: int, kept: set[str], size: Callable[[Buffer], int]):
+        held, freed = [0] * (steps + 1), [0] * (steps + 1)
+        for name, end in lives.last.items():
             buffer = graph.buffers[name]
-            if name in seen or buffer.kind != "temporary":
-                continue
-            seen.add(name)
-            held = pool.get(_kind(buffer), [])
-            source = held.pop() if held and not buffer.aliased else None
-            result[k].allocate.append((buffer, source))
-        for name in sorted(usage.touched):
-            buffer = graph.buffers[name]
-            if last_use[name] != k or name in kept:
-                continue
-            key = _kind(buffer)
-            wanted = any(k < step <= k + HOLD for step in allocations.get(key, ()))
-            if reuse and buffer.kind == "temporary" and not buffer.aliased and wanted:
-                pool.setdefault(key, []).append(buffer)
-            else:
-                result[k].free.append(buffer)
+            after = steps if name in kept else end + 1
+            if name in lives.first:
+                for change in (held, freed):
+                    change[lives.first[name]] += size(buffer)
+                    change[after] -= size(buffer)
+            elif buffer.kind == "input":
+                freed[0] += size(buffer)
+                freed[after] -= size(buffer)
+        self.rows = [_running(held), _running(freed)]
+        self.peaks = [max(row) for row in self.rows]
+
+    def take(self, start: int, end: int, size: int) -> bool:
+        """Hold `size` bytes during the steps from `start` to before `end`, if no peak rises by it."""
+        for row, peak in zip(self.rows, self.peaks, strict=True):
+            if any(row[k] + size > peak for k in range(start, end)):
+                return False
+        for row in self.rows:
+            for k in range(start, end):
+                row[k] += size
+        return True
+
+
+def _running(changes: list[int]) -> list[int]:
+    total, result = 0, []
+    for change in changes:
+        total += change
+        result.append(total)
     return result
 
 
-def _allocation_steps(graph: IRGraph, usages: Iterable[Usage]) -> dict[tuple[Any, ...], list[int]]:
-    """For each kind of buffer the steps at which one is allocated."""
-    steps: dict[tuple[Any, ...], list[int]] = {}
-    seen: set[str] = set()
+def plan(graph: IRGraph, usages: list[Usage], reuse: bool, hint: Callable[[Extent], int]) -> list[StepMemory]:
+    """The memory plan of steps that use buffers as `usages` says; `hint` gives typical numbers for symbolic sizes."""
+    lives = Lifetimes.of(graph, usages)
+    kept = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
+
+    def size(buffer: Buffer) -> int:
+        return hint(buffer.extent) * buffer.dtype.itemsize
+
+    room = Room(graph, lives, len(usages), kept, size)
+    wanted = _allocations(graph, lives)
+    takes: dict[str, Buffer] = {}  # buffer -> the dead one whose memory it takes over
+    result = [StepMemory() for _ in usages]
+    starting: dict[int, list[str]] = {}
+    for name, k in lives.first.items():
+        if graph.buffers[name].kind == "temporary":
+            starting.setdefault(k, []).append(name)
     for k, usage in enumerate(usages):
-        for name in usage.made:
-            if name not in seen and graph.buffers[name].kind == "temporary":
-                seen.add(name)
-                steps.setdefault(_kind(graph.buffers[name]), []).append(k)
-    return steps
+        result[k].allocate = [(graph.buffers[name], takes.get(name)) for name in starting.get(k, ())]
+        for name in sorted(usage.touched):
+            buffer = graph.buffers[name]
+            if lives.last[name] != k or name in kept:
+                continue
+            heir = _heir(buffer, k, wanted, room, size) if reuse else None
+            if heir is None:
+                result[k].free.append(buffer)
+            else:
+                takes[heir] = buffer
+    return result
+
+
+Wanted = dict[tuple[Any, ...], list[tuple[int, str]]]
+
+
+def _allocations(graph: IRGraph, lives: Lifetimes) -> Wanted:
+    """For each kind of buffer the allocations that may take over memory: (step, buffer), in order."""
+    found: Wanted = {}
+    for name, k in sorted(lives.first.items(), key=lambda item: item[1]):
+        buffer = graph.buffers[name]
+        if buffer.kind == "temporary" and not buffer.aliased:
+            found.setdefault(_kind(buffer), []).append((k, name))
+    return found
+
+
+def _heir(buffer: Buffer, dead_after: int, wanted: Wanted, room: Room, size: Callable[[Buffer], int]) -> str | None:
+    """The buffer that takes over the memory of one that is dead after a step; None where it is to be freed."""
+    if buffer.kind != "temporary" or buffer.aliased:
+        return None
+    waiting = wanted.get(_kind(buffer), [])
+    while waiting and waiting[0][0] <= dead_after:
+        waiting.pop(0)
+    if not waiting or waiting[0][0] > dead_after + HOLD:
+        return None
+    if not room.take(dead_after + 1, waiting[0][0], size(buffer)):
+        return None
+    return waiting.pop(0)[1]

@@ -47,7 +47,7 @@ def schedule(graph: IRGraph, options: Options, hint: Callable[[Extent], int]) ->
     usages = [_usage(step) for step in program.steps]
     returned = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
     usages.append(memory.Usage(returned, []))
-    program.memory = memory.plan(graph, usages, options.inplace_buffers)
+    program.memory = memory.plan(graph, usages, options.inplace_buffers, hint)
     program.kernels = _distinct(program.steps)
     return program
 

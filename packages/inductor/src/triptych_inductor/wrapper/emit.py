@@ -26,7 +26,7 @@ fallbacks)."""
 import torch
 from torch import as_strided, empty_strided, inf, nan
 from math import ceil, floor, sqrt, trunc
-from triptych_inductor.wrapper.support import laid_out
+from triptych_inductor.wrapper.support import addmm_in_pieces, laid_out, mm_in_pieces
 '''
 
 

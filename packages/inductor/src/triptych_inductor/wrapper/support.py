@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -19,3 +19,35 @@ def laid_out(tensor: torch.Tensor | None, stride: Sequence[int]) -> torch.Tensor
     if all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride, strict=True)):
         return tensor
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+PIECES = 8
+"""Pieces of rows in which a product with odd rows is made: the memory beside the result is this part of it."""
+
+
+def mm_in_pieces(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> None:
+    """`torch.mm` into a result with odd rows: made with aligned rows, a piece at a time, and copied.
+
+    Libraries take several times as long where the result's rows do not start at multiples of sixteen bytes.
+    """
+    for place, made in _pieces(out):
+        torch.mm(a[place], b, out=made)
+        out[place].copy_(made)
+
+
+def addmm_in_pieces(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> None:
+    """`torch.addmm` in pieces, as `mm_in_pieces`; the bias is added by the copy."""
+    for place, made in _pieces(out):
+        torch.mm(a[place], b, out=made)
+        given = bias[place] if bias.dim() == 2 and bias.size(0) > 1 else bias
+        torch.add(made, given, out=out[place])
+
+
+def _pieces(out: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+    """Slices of rows, and for each a matrix of as many aligned rows (the same memory for all)."""
+    rows, columns = out.shape
+    step = -(-rows // PIECES)
+    aligned = -(-columns * out.element_size() // 16) * 16 // out.element_size()
+    memory = torch.empty_strided((step, columns), (aligned, 1), dtype=out.dtype, device=out.device)
+    for start in range(0, rows, step):
+        yield slice(start, start + step), memory[: min(step, rows - start)]
