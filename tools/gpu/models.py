@@ -24,79 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.gpu import common
-
-Made = tuple[Any, dict[str, Any], Callable[[Any], Any]]  # module, keyword arguments of its forward, loss of its output
-
-
-def _tokens(batch: int, length: int, vocabulary: int) -> Any:
-    import torch
-
-    return torch.randint(0, vocabulary, (batch, length), device="cuda")
-
-
-def _image_model(name: str, batch: int) -> Made:
-    import timm
-    import torch
-
-    model = timm.create_model(name, pretrained=False).cuda()
-    images = torch.randn(batch, 3, 224, 224, device="cuda")
-    return model, {"x": images}, lambda out: out.float().square().mean()
-
-
-def _language_loss(out: Any) -> Any:
-    return out.loss if getattr(out, "loss", None) is not None else out.logits.float().square().mean()
-
-
-def _bert() -> Made:
-    import transformers
-
-    config = transformers.BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    ids = _tokens(16, 512, config.vocab_size)
-    return transformers.BertForMaskedLM(config).cuda(), {"input_ids": ids, "labels": ids}, _language_loss
-
-
-def _gpt2() -> Made:
-    import transformers
-
-    config = transformers.GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
-    ids = _tokens(8, 512, config.vocab_size)
-    return transformers.GPT2LMHeadModel(config).cuda(), {"input_ids": ids, "labels": ids}, _language_loss
-
-
-def _llama() -> Made:
-    import transformers
-
-    config = transformers.LlamaConfig(
-        hidden_size=1024,
-        intermediate_size=2816,
-        num_hidden_layers=12,
-        num_attention_heads=16,
-        num_key_value_heads=16,
-        vocab_size=32000,
-        use_cache=False,
-    )
-    ids = _tokens(4, 1024, config.vocab_size)
-    return transformers.LlamaForCausalLM(config).cuda(), {"input_ids": ids, "labels": ids}, _language_loss
-
-
-def _t5() -> Made:
-    import transformers
-
-    config = transformers.T5Config(dropout_rate=0.0, use_cache=False, decoder_start_token_id=0)
-    ids = _tokens(8, 512, config.vocab_size)
-    return transformers.T5ForConditionalGeneration(config).cuda(), {"input_ids": ids, "labels": ids}, _language_loss
-
-
-MODELS: dict[str, Callable[[], Made]] = {
-    "resnet50": lambda: _image_model("resnet50", 64),
-    "vit": lambda: _image_model("vit_base_patch16_224", 64),
-    "convnext": lambda: _image_model("convnext_tiny", 64),
-    "mobilenet": lambda: _image_model("mobilenetv3_large_100", 128),
-    "bert": _bert,
-    "gpt2": _gpt2,
-    "llama": _llama,
-    "t5": _t5,
-}
+from tools.gpu.zoo import MODELS, inputs_for
 
 
 def _compiled(who: str, model: Any) -> Any:
@@ -133,17 +61,13 @@ def measure_one(name: str, mode: str, who: str, steps: int, profiled: bool = Fal
     import torch
 
     torch.manual_seed(0)
-    model, inputs, loss = MODELS[name]()
-    training = mode == "train"
-    model.train(training)
-    if not training and "labels" in inputs:
-        labels = inputs.pop("labels")
-        if getattr(model.config, "is_encoder_decoder", False):
-            inputs["decoder_input_ids"] = labels
+    row, training = MODELS[name], mode == "train"
+    model = row.build().cuda().train(training)
+    inputs = inputs_for(row, "cuda", training)
 
     def step(call: Any) -> Any:
         with torch.autocast("cuda", dtype=torch.bfloat16), torch.set_grad_enabled(training):
-            value = loss(call(**inputs)) if training else call(**inputs)
+            value = row.loss(call(**inputs)) if training else call(**inputs)
         if training:
             value.backward()
             return value
