@@ -198,27 +198,6 @@ for _kind, _functions in _BREAKS.items():
     _breaks(_kind, _functions)
 
 
-# -- differentiation ---------------------------------------------------------------------------------------------------
-@builtin(torch.autograd.Function.apply.__func__)
-def _apply(tx: Frame, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    """`MyFunction.apply(...)`: one node of the graph, differentiated by its own `backward`."""
-    function = cls.as_constant()
-    if not all(graphable(arg) for arg in (*args, *kwargs.values())):
-        return tx.unsupported("graph-argument", f"an argument of {function.__qualname__}.apply")
-    return tx.call_graph(named_apply(function), list(args), kwargs)
-
-
-def named_apply(cls: Any) -> Any:
-    """`cls.apply` as a function with a name of its own, which printed graphs need."""
-
-    def apply(*args: Any, **kwargs: Any) -> Any:
-        return cls.apply(*args, **kwargs)
-
-    apply.__name__ = apply.__qualname__ = f"{cls.__name__}_apply"
-    apply.__module__ = cls.__module__
-    return apply
-
-
 # -- checks ------------------------------------------------------------------------------------------------------------
 @builtin(*runtime_checks)
 def _check(tx: Frame, *args: Value, **kwargs: Value) -> Value:
