@@ -40,6 +40,7 @@ def wraps_object(*objects: Any) -> Callable[[Rule], Rule]:
 
     def register(rule: Rule) -> Rule:
         for obj in objects:
+            assert not isinstance(obj, (bool, int, str, type(None))), f"{obj!r} is no object of its own"
             _OBJECTS[id(obj)] = (obj, rule)
         return rule
 
