@@ -56,7 +56,9 @@ def test_supported_python(version):
 
 
 @pytest.mark.parametrize(("value", "disabled"), [("1", True), ("true", True), ("0", False), ("", False)])
-def test_environment_switch(monkeypatch, value, disabled):
-    monkeypatch.delenv("TORCH_COMPILE_DISABLE", raising=False)
-    monkeypatch.setenv("TRIPTYCH_DISABLE", value)
-    assert support.disabled_by_environment() is disabled
+@pytest.mark.parametrize("variable", ["TRIPTYCH_DISABLE", "TORCH_COMPILE_DISABLE"])
+def test_environment_switch(monkeypatch, variable, value, disabled):
+    for name in ("TRIPTYCH_DISABLE", "TORCH_COMPILE_DISABLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, value)
+    assert Settings().disable is disabled

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import triptych_dynamo
 
-from triptych import backend_table
+from triptych import backend_table, overrides, progress
 from triptych.backend_table import ALIASES, TABLE, Row
-from triptych.errors import InvalidBackendError, InvalidModeError, InvalidOptionError, suggestion
+from triptych.errors import (
+    CompileFallbackWarning,
+    InvalidBackendError,
+    InvalidModeError,
+    InvalidOptionError,
+    suggestion,
+)
 from triptych.reports import Report
 from triptych.settings import Backend, Settings
 
@@ -102,6 +109,34 @@ def resolve(settings: Settings, report: Report) -> Backend:
     name, row = found
     _check_tuning(name, row, settings)
     return _Lazy(row, settings, report)
+
+
+def compiling_backend(settings: Settings, report: Report) -> Backend:
+    """The backend of a `compile` call: what `resolve` gives, with overrides, progress, and failures as the user wants.
+
+    Raises: as `resolve`.
+    """
+    backend = resolve(settings, report)
+    if overrides.wanted():
+        backend = overrides.Numbered(backend, settings, report, resolve)
+
+    def run(gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        with progress.shown(f"{report.name}, graph {len(report.graphs)}"):
+            try:
+                return backend(gm, example_inputs)
+            except Exception as error:
+                if settings.on_error == "raise":
+                    raise
+                report.failures.append(f"{type(error).__name__}: {error}")
+                warnings.warn(
+                    f"triptych: a graph of {report.name} runs eagerly, because its backend failed: "
+                    f"{type(error).__name__}: {error}",
+                    CompileFallbackWarning,
+                    stacklevel=2,
+                )
+                return gm.forward
+
+    return run
 
 
 def _check_tuning(name: str, row: Row, settings: Settings) -> None:

@@ -32,7 +32,9 @@ def compile(
     disable: bool = False,
     name: str | None = None,
     recompile_limit: int | None = None,
-    on_error: str = "raise",
+    isolate_recompiles: bool = True,
+    on_recompile_limit: str | None = None,
+    on_error: str | None = None,
 ) -> Any:
     """A faster form of a function, method or module, which behaves as the original does.
 
@@ -45,10 +47,15 @@ def compile(
     dynamic: True makes sizes symbolic from the first call, False never; None when a size changed.
     backend: a name (`triptych.compiler.list_backends()`) or a callable `(gm, example_inputs) -> callable`.
     mode: a named set of options of the code generator. options: single ones. Not both.
-    disable: gives `model` back unchanged, as do the environment variables TRIPTYCH_DISABLE and TORCH_COMPILE_DISABLE.
-    name: how reports call the compiled callable; its qualified name when not given.
-    recompile_limit: number of versions kept for one piece of code before it runs eagerly (under fullgraph: an error).
+    disable: gives `model` back unchanged, as does the environment variable TRIPTYCH_DISABLE=1.
+    name: how reports, logs and profiles call the compiled callable; its qualified name when not given.
+    recompile_limit: number of versions kept of one piece of code.
+    isolate_recompiles: accepted, and always so: no two compiled callables share versions or limits.
+    on_recompile_limit: "generalise" makes symbolic what differed, "error" raises, "eager" runs the code eagerly.
     on_error: "eager" runs a graph eagerly, with a warning, where the compiler itself fails; "raise" shows the failure.
+
+    What is None comes from `triptych.compiler.config`. `options` may hold `guard_filter_fn`, a function that says which
+    guards to keep.
 
     Returns: a callable with the signature, name and documentation of `model`; under `model=None` a decorator.
     Raises: UnsupportedVersionError, InvalidBackendError, InvalidModeError, InvalidOptionError (all RuntimeErrors);
@@ -60,7 +67,9 @@ def compile(
         ...     return 0.5 * x * (1 + torch.erf(x / 2**0.5))
         >>> model = triptych.compile(model, fullgraph=True)
     """
-    settings = Settings(fullgraph, dynamic, backend, mode, options, disable, name, recompile_limit, on_error)
+    settings = Settings(
+        fullgraph, dynamic, backend, mode, options, disable, name, recompile_limit, on_error, on_recompile_limit
+    )
     if model is None:
         return functools.partial(_compile, settings=settings)
     return _compile(model, settings)
@@ -70,7 +79,7 @@ def _compile(model: Any, settings: Settings) -> Any:
     support.check_python()
     if isinstance(model, type) or not callable(model):
         raise TypeError(f"triptych.compile takes a function, method, module or other callable, not {model!r}")
-    if settings.disable or support.disabled_by_environment():
+    if settings.disable:
         return model
     report = Report(settings.name or _name_of(model))
     optimize = _optimizer(settings, report)
@@ -88,11 +97,11 @@ def _name_of(model: Any) -> str:
 def _optimizer(settings: Settings, report: Report) -> Callable[[Any], Any]:
     """What makes a compiled callable of a function or a bound method."""
     optimize = triptych_dynamo.optimize(
-        backends.resolve(settings, report),
-        fullgraph=settings.fullgraph,
-        dynamic=settings.dynamic,
-        recompile_limit=settings.recompile_limit,
-        hooks=triptych_dynamo.Hooks(on_break=lambda reason: report.breaks.append(str(reason))),
+        backends.compiling_backend(settings, report),
+        options=capture_options(settings),
+        hooks=triptych_dynamo.Hooks(
+            on_break=lambda reason: report.breaks.append(str(reason)), on_recompile=report.recompiles.append
+        ),
     )
 
     def make(fn: Any) -> Any:
@@ -105,6 +114,20 @@ def _optimizer(settings: Settings, report: Report) -> Callable[[Any], Any]:
         return compiled
 
     return make
+
+
+def capture_options(settings: Settings) -> triptych_dynamo.Options:
+    """What the front end is asked for."""
+    assert settings.recompile_limit is not None and settings.on_error is not None  # taken from the configuration
+    assert settings.on_recompile_limit is not None
+    return triptych_dynamo.Options(
+        fullgraph=settings.fullgraph,
+        dynamic=settings.dynamic,
+        recompile_limit=settings.recompile_limit,
+        on_error=settings.on_error,
+        on_limit=settings.on_recompile_limit,
+        guard_filter_fn=settings.guard_filter_fn,
+    )
 
 
 def _as_function(fn: Any) -> Callable[..., Any]:

@@ -43,6 +43,14 @@ class InvalidOptionError(TriptychError):
     """A key of `options` is unknown, its value has the wrong type, or it clashes with another argument."""
 
 
+class ConfigError(TriptychError, AttributeError, ValueError):
+    """A setting of `triptych.compiler.config` that does not exist, or a value it cannot have."""
+
+
+class CacheArtifactError(TriptychError):
+    """Bytes that are no saved cache artifacts, or damaged ones."""
+
+
 class CompileFallbackWarning(RuntimeWarning):
     """A graph could not be compiled and runs eagerly."""
 

@@ -34,8 +34,14 @@ def code_options(settings: Settings) -> triptych_inductor.Options:
         modes = triptych_inductor.list_mode_options()
         if settings.mode not in modes:
             raise InvalidModeError(f"unknown mode {settings.mode!r}: {suggestion(settings.mode, modes)}")
-        return _make_options(modes[settings.mode])
-    return _make_options(settings.options or {})
+        options = _make_options(modes[settings.mode])
+    else:
+        options = _make_options(settings.options or {})
+    return dataclasses.replace(
+        options,
+        disk_cache=options.disk_cache and settings.disk_cache is not False,
+        cache_key_tag=options.cache_key_tag or settings.cache_key_tag or "",
+    )
 
 
 def _make_options(given: Mapping[str, Any]) -> triptych_inductor.Options:

@@ -44,6 +44,8 @@ class CapturedStage:
 class Report:
     """All that was compiled for one compiled callable. Prints as a summary.
 
+    breaks: why graphs ended early. recompiles: for each version after the first, the fact that did not hold for the
+    versions before. failures: backends that failed on a graph, which runs eagerly (`on_error="eager"`).
     partners: a `triptych.partners.activity.PartnerStage` for each graph that a third party's compiler took.
 
     Example:
@@ -57,6 +59,8 @@ class Report:
     stages: list[CompiledStage] = dataclasses.field(default_factory=list)
     breaks: list[str] = dataclasses.field(default_factory=list)
     partners: list[Any] = dataclasses.field(default_factory=list)
+    recompiles: list[str] = dataclasses.field(default_factory=list)
+    failures: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def kernels(self) -> int:
@@ -96,6 +100,8 @@ class Report:
             lines.append(f"{text}, {stage.seconds:.2f} s")
         lines += [f"  {stage}" for stage in self.partners]
         lines += [f"  break: {reason}" for reason in self.breaks]
+        lines += [f"  compiled again: {reason}" for reason in self.recompiles]
+        lines += [f"  runs eagerly: {failure}" for failure in self.failures]
         return "\n".join(lines)
 
 

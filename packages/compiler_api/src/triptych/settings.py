@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
-from triptych.errors import InvalidOptionError, suggestion
-
-ON_ERROR = ("raise", "eager")
+from triptych import configuration
+from triptych.errors import InvalidOptionError
 
 Backend = Callable[..., Callable[..., Any]]
+GuardFilter = Callable[..., Any]
+
+GUARD_FILTER = "guard_filter_fn"  # the option that is not one of the code generator
 
 
 class Keywords(TypedDict, total=False):
@@ -24,12 +26,17 @@ class Keywords(TypedDict, total=False):
     disable: bool
     name: str | None
     recompile_limit: int | None
-    on_error: str
+    isolate_recompiles: bool
+    on_recompile_limit: str | None
+    on_error: str | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The arguments of one `compile` call; see there for their meaning."""
+    """The arguments of one `compile` call; see there for their meaning. What was not given comes from `configuration`.
+
+    options: those of the code generator. guard_filter_fn: taken out of what the user gave as options.
+    """
 
     fullgraph: bool = False
     dynamic: bool | None = None
@@ -39,24 +46,50 @@ class Settings:
     disable: bool = False
     name: str | None = None
     recompile_limit: int | None = None
-    on_error: str = "raise"
+    on_error: str | None = None
+    on_recompile_limit: str | None = None
+    guard_filter_fn: GuardFilter | None = None
+    cache_key_tag: str | None = None
+    disk_cache: bool | None = None
 
     def __post_init__(self) -> None:
-        if not (self.dynamic is None or isinstance(self.dynamic, bool)):
-            raise TypeError(f"dynamic must be True, False or None, not {self.dynamic!r}")
+        self._check_types()
         if self.mode is not None and self.options is not None:
             raise InvalidOptionError(
                 "mode and options were both given, but a mode is itself a set of options: give one of them "
                 "(triptych_inductor.list_mode_options() shows the options of each mode)"
             )
+        for name in ("recompile_limit", "on_error", "on_recompile_limit", "dynamic"):
+            given = getattr(self, name)
+            self._set(name, configuration.get(name) if given is None else configuration.check(name, given))
+        self._set("disable", self.disable or configuration.get("disable"))
+        if self.cache_key_tag is None:
+            self._set("cache_key_tag", configuration.get("cache_key_tag"))
+        if self.disk_cache is None:
+            self._set("disk_cache", not configuration.get("force_disable_caches"))
+        if self.options is not None and GUARD_FILTER in self.options:
+            self._set("guard_filter_fn", self.options[GUARD_FILTER])
+            self._set("options", {name: v for name, v in self.options.items() if name != GUARD_FILTER} or None)
+            if not callable(self.guard_filter_fn):
+                raise InvalidOptionError(
+                    f"the option {GUARD_FILTER!r} is a function of guard entries that gives one bool for each, "
+                    f"not {self.guard_filter_fn!r} (triptych.compiler.skip_guard_on_globals_unsafe is one)"
+                )
+
+    def _check_types(self) -> None:
+        for name in ("fullgraph", "disable"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if not (self.dynamic is None or isinstance(self.dynamic, bool)):
+            raise TypeError(f"dynamic must be True, False or None, not {self.dynamic!r}")
         if self.options is not None and not isinstance(self.options, Mapping):
             raise TypeError(f"options must be a mapping of names to values, not {type(self.options).__name__}")
-        if self.on_error not in ON_ERROR:
-            raise ValueError(f"on_error={self.on_error!r}: {suggestion(str(self.on_error), ON_ERROR)}")
-        if self.recompile_limit is not None and not (
-            isinstance(self.recompile_limit, int) and self.recompile_limit > 0
-        ):
-            raise ValueError(f"recompile_limit must be a positive integer, not {self.recompile_limit!r}")
+        for name in ("mode", "name"):
+            if not isinstance(getattr(self, name), (str, type(None))):
+                raise TypeError(f"{name} must be a string or None, not {getattr(self, name)!r}")
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
 
     def backend_keywords(self) -> dict[str, Any]:
         """What a backend other than ours is given besides graph and inputs: `mode` and `options`, where given."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import sysconfig
 
@@ -10,7 +9,6 @@ from triptych.errors import UnsupportedVersionError
 
 OLDEST_PYTHON = (3, 11)
 NEWEST_PYTHON = (3, 13)
-DISABLING_VARIABLES = ("TRIPTYCH_DISABLE", "TORCH_COMPILE_DISABLE")
 
 
 def check_python(version: tuple[int, int] | None = None, *, free_threaded: bool | None = None) -> None:
@@ -32,8 +30,3 @@ def check_python(version: tuple[int, int] | None = None, *, free_threaded: bool 
             "triptych.compile is not supported on free-threaded builds of Python; "
             f"this release supports {wanted}, built with the global interpreter lock"
         )
-
-
-def disabled_by_environment() -> bool:
-    """Whether the user switched compilation off for the whole process, by one of `DISABLING_VARIABLES`."""
-    return any(os.environ.get(name, "0") not in ("", "0") for name in DISABLING_VARIABLES)

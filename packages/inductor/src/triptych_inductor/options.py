@@ -28,6 +28,7 @@ class Options:
     cudagraphs: record a GPU graph's work as a CUDA graph at its second call and replay it from then on.
     max_autotune: time candidate layouts of each GPU kernel and take the best; choices are kept on disk.
     disk_cache: look for compiled graphs and kernels on disk, and keep them there.
+    cache_key_tag: any text; graphs on disk are found again under the same tag only.
     """
 
     exact: bool = False
@@ -43,6 +44,7 @@ class Options:
     cudagraphs: bool = False
     max_autotune: bool = False
     disk_cache: bool = True
+    cache_key_tag: str = ""
 
     @staticmethod
     def make(options: Options | Mapping[str, Any] | None = None) -> Options:
