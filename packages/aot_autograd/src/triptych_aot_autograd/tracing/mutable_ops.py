@@ -5,7 +5,7 @@ arguments its
 results are to be written to. The partner is found by schema; `RENAMED` has those with a name of their own. An op
 without one (a user's
 custom op that mutates its arguments) gets one made: an op of the library `triptych_aot` that copies what would be
-written, calls the original on the copies and returns them.
+written, calls the original on the copies and returns them. Its attribute `writing_op` is the original.
 """
 
 from __future__ import annotations
@@ -156,3 +156,5 @@ def _define(name: str, func: compat.OpOverload, written: tuple[int, ...], return
 
     torch.library.impl(f"triptych_aot::{name}", "default", functional)
     torch.library.register_fake(f"triptych_aot::{name}", functional)
+    made = getattr(torch.ops.triptych_aot, name).default
+    made.writing_op = func  # for compilers that can call the original on memory of their own, without the copies

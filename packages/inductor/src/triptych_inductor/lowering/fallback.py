@@ -10,6 +10,7 @@ from triptych_inductor.ir.extents import as_extents
 from triptych_inductor.ir.nodes import Buffer, Strided, leaves, map_leaves
 from triptych_inductor.ir.tensors import LazyTensor
 from triptych_inductor.lowering.registry import Context
+from triptych_inductor.lowering.writing import lower_writing
 
 # Ops that draw from the global generator (beyond those tagged) keep their order among each other.
 _TAG_RANDOM = torch.Tag.nondeterministic_seeded
@@ -30,6 +31,10 @@ def output_buffer(ctx: Context, value: torch.Tensor) -> Buffer:
 
 def lower_fallback(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any], counted: bool = True) -> Any:
     """Call the node's own target on realised arguments; its results become buffers."""
+    if hasattr(ctx.node.target, "writing_op"):
+        found = lower_writing(ctx, args, kwargs)
+        if found is not NotImplemented:
+            return found
     if ctx.builder.channels_last:
         args, kwargs = map_leaves(_as_in_eager, args), map_leaves(_as_in_eager, kwargs)
     target = ctx.node.target
