@@ -16,7 +16,7 @@ typedef struct {
 
 /* While a router is set, it gets every call of every compiled callable: `router(callable, args, kwargs)`. */
 static PyObject *router;
-typedef enum { ROUTED, DIRECT, UNGUARDED } CallMode;
+typedef enum { ROUTED, DIRECT, UNGUARDED, ANEW } CallMode;
 static _Thread_local CallMode next_call; /* of this thread's next call of a compiled callable */
 
 /* The original under the same conditions: its own frame as it is, frames under it through the region. */
@@ -52,6 +52,7 @@ static Entry *ask(CompiledCallable *self, PyObject *const *locals, Py_ssize_t co
 
 static Entry *find_entry(CompiledCallable *self, PyObject *const *locals, CallMode mode) {
     Entry *entry;
+    if (mode == ANEW) return NULL;
     if (mode == UNGUARDED && self->entries.count == 1) return (Entry *)Py_NewRef(self->entries.items[0]);
     if (current_region() == NULL) return entries_find(&self->entries, locals, self->function);
     Scope saved; /* guards that run Python code are none of the region's frames */
@@ -217,12 +218,38 @@ static PyObject *callable_forget(CompiledCallable *self, PyObject *unused) {
 
 static PyObject *callable_direct(PyObject *self, PyObject *given) {
     PyObject *args, *kwargs;
-    int unguarded = 0;
-    if (!PyArg_ParseTuple(given, "O!O!|p", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &unguarded)) return NULL;
-    next_call = unguarded ? UNGUARDED : DIRECT;
+    int mode = DIRECT;
+    if (!PyArg_ParseTuple(given, "O!O!|i", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &mode)) return NULL;
+    if (mode < DIRECT || mode > ANEW) return PyErr_Format(PyExc_ValueError, "there is no mode %d", mode);
+    next_call = mode;
     PyObject *result = PyObject_Call(self, args, kwargs);
     next_call = ROUTED;
     return result;
+}
+
+static PyObject *callable_fits(CompiledCallable *self, PyObject *given) {
+    PyObject *args, *kwargs, *few[32], *answer = NULL;
+    if (!PyArg_ParseTuple(given, "O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs)) return NULL;
+    Py_ssize_t count = parameter_count((PyCodeObject *)PyFunction_GET_CODE(self->function));
+    PyObject **values = count <= 32 ? few : PyMem_Malloc(count * sizeof(PyObject *));
+    if (values == NULL) return PyErr_NoMemory();
+    memset(values, 0, count * sizeof(PyObject *));
+    Py_ssize_t nargs = PyTuple_GET_SIZE(args), total = nargs + PyDict_GET_SIZE(kwargs);
+    PyObject *names = PySequence_Tuple(kwargs), *named = PyDict_Values(kwargs), *all = NULL;
+    if (names && named) all = PyList_New(total);
+    for (Py_ssize_t i = 0; all && i < total; i++)
+        PyList_SET_ITEM(all, i, Py_NewRef(i < nargs ? PyTuple_GET_ITEM(args, i) : PyList_GET_ITEM(named, i - nargs)));
+    PyObject **items = all ? ((PyListObject *)all)->ob_item : NULL;
+    int bound = all ? bind_arguments(self->function, items, nargs, PyTuple_GET_SIZE(names) ? names : NULL, values) : -1;
+    Entry *entry = bound == 1 ? find_entry(self, values, DIRECT) : NULL;
+    if (!PyErr_Occurred()) answer = PyBool_FromLong(entry != NULL);
+    Py_XDECREF(entry);
+    for (Py_ssize_t i = 0; i < count; i++) Py_XDECREF(values[i]);
+    Py_XDECREF(names);
+    Py_XDECREF(named);
+    Py_XDECREF(all);
+    if (values != few) PyMem_Free(values);
+    return answer;
 }
 
 PyObject *set_router(PyObject *module, PyObject *value) {
@@ -232,8 +259,10 @@ PyObject *set_router(PyObject *module, PyObject *value) {
 
 static PyMethodDef METHODS[] = {
     {"direct", (PyCFunction)callable_direct, METH_VARARGS,
-     "direct(args, kwargs, unguarded=False): the call itself, whatever router is set; unguarded: the only entry, if "
-     "there\nis just one, runs without a look at its guards."},
+     "direct(args, kwargs, mode=1): the call itself, whatever router is set. mode 2: the only entry, if there is just "
+     "one,\nruns without a look at its guards; 3: as if no entry fitted."},
+    {"fits", (PyCFunction)callable_fits, METH_VARARGS,
+     "fits(args, kwargs): whether there is an entry whose guards hold for this call."},
     {"add", (PyCFunction)callable_add, METH_O, "add(entry): puts it first."},
     {"clear", (PyCFunction)callable_forget, METH_NOARGS, "Forget all entries."},
     {"__reduce__", (PyCFunction)callable_reduce, METH_NOARGS, NULL},

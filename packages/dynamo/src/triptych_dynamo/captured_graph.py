@@ -79,7 +79,7 @@ def capture(fn: Any, *, dynamic: bool | None = None) -> Callable[..., CapturedGr
     def run(*args: Any, **kwargs: Any) -> CapturedGraph:
         function, owner = split_callable(fn)
         arguments = bind(function, owner, args, kwargs)
-        compiler = FrameCompiler(Options(fullgraph=True, dynamic=dynamic), lambda module: module.forward, _no_resume)
+        compiler = FrameCompiler(Options(fullgraph=True, dynamic=dynamic, exporting=True), lambda module: module.forward, _no_resume)
         result = compiler.compile(Layout(function.__code__, 0), function, arguments, lambda: Shapes(dynamic))
         if result is None:
             return function(*args, **kwargs)  # type: ignore[no-any-return]  # raises what the program raises

@@ -26,6 +26,7 @@ class Options:
             yet symbolic in all its dimensions, and when there is none, as "eager"; "error": `RecompileLimitError`;
             "eager": a warning with the guard that did not hold, and the frame runs as it is where no entry fits.
         guard_filter_fn: given the `GuardEntry` of each guard of a frame, says which to keep (see `guards.filters`).
+        exporting: the trace is for a graph that leaves the program (`capture`); what `is_exporting()` tells.
     """
 
     fullgraph: bool = False
@@ -34,6 +35,7 @@ class Options:
     on_error: str = "raise"
     on_limit: str = "generalise"
     guard_filter_fn: Callable[[Sequence[GuardEntry]], Sequence[bool]] | None = None
+    exporting: bool = False
 
     def __post_init__(self) -> None:
         if self.on_limit not in ON_LIMIT:

@@ -44,6 +44,7 @@ class Stance:
 
 
 DEFAULT = Stance()
+DIRECT, UNGUARDED, ANEW = 1, 2, 3  # modes of `CompiledCallable.direct`
 
 
 class _Current:
@@ -52,15 +53,27 @@ class _Current:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.stance = DEFAULT
+        self.agree: Callable[[bool], bool] | None = None
 
     def swap(self, stance: Stance) -> Stance:
         """Set the stance, give the one before."""
         with self._lock:
             before, self.stance = self.stance, stance
-            routed = stance.skip_guard_eval_unsafe or stance.force_backend is not None
-            routed = routed or stance.name in ("force_eager", "aot_eager_then_compile")
-            set_router(_route if routed else None)
+            self._set_router()
             return before
+
+    def swap_agreement(self, agree: Callable[[bool], bool] | None) -> Callable[[bool], bool] | None:
+        """Set what processes decide with, give what was set before."""
+        with self._lock:
+            before, self.agree = self.agree, agree
+            self._set_router()
+            return before
+
+    def _set_router(self) -> None:
+        stance = self.stance
+        routed = self.agree is not None or stance.skip_guard_eval_unsafe or stance.force_backend is not None
+        routed = routed or stance.name in ("force_eager", "aot_eager_then_compile")
+        set_router(_route if routed else None)
 
 
 _current = _Current()
@@ -171,7 +184,27 @@ def _route(compiled: CompiledCallable, args: tuple[Any, ...], kwargs: dict[str, 
         assert stance.first_backend is not None
         _seen.add(compiled)
         return _alternate(compiled, stance.first_backend).direct(args, kwargs)
-    return compiled.direct(args, kwargs, stance.skip_guard_eval_unsafe)
+    return compiled.direct(args, kwargs, _mode(compiled, args, kwargs, stance))
+
+
+def _mode(compiled: CompiledCallable, args: tuple[Any, ...], kwargs: dict[str, Any], stance: Stance) -> int:
+    """How the C layer is to run the call."""
+    agree = _current.agree
+    if agree is not None:
+        fits = compiled.fits(args, kwargs)
+        if not agree(fits) and fits:
+            return ANEW
+    return UNGUARDED if stance.skip_guard_eval_unsafe else DIRECT
+
+
+def set_guard_agreement(agree: Callable[[bool], bool] | None) -> Callable[[bool], bool] | None:
+    """Let several processes decide together whether a call is compiled anew; gives the function that was set before.
+
+    Args:
+        agree: told at each call of a compiled callable whether one of its versions fits, and answers whether that is so
+            everywhere; where it is not, every process compiles. None: each process decides alone.
+    """
+    return _current.swap_agreement(agree)
 
 
 def _alternate(compiled: CompiledCallable, backend: Backend) -> CompiledCallable:

@@ -5,8 +5,12 @@ Functions are marked by identity in one table; the tracer looks there before any
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from triptych_dynamo._eval_frame import Unhooked
 
@@ -53,14 +57,86 @@ def assume_constant_result(fn: Any) -> Any:
     return fn
 
 
-def substitute_in_graph(original: Any) -> Callable[[Any], Any]:
-    """A decorator: traces run the decorated Python function in place of `original` (a function written in C)."""
+def substitute_in_graph(
+    original: Any, *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
+) -> Callable[[Any], Any]:
+    """A decorator: traces run the decorated Python function in place of `original` (a function written in C).
+
+    Args:
+        original: the function; calls of it outside a trace stay what they are.
+        can_constant_fold_through: `original` has no effects and its result depends on its arguments alone, so that a
+            call with constants is done while tracing.
+        skip_signature_check: the two need not take the same parameters.
+
+    Raises:
+        TypeError: `original` is no function, or the parameters of the two differ.
+        ValueError: `original` has a substitute already.
+
+    Example:
+        >>> @substitute_in_graph(library.index_of)
+        ... def index_of(items, wanted, /):
+        ...     for index, item in enumerate(items):
+        ...         if item is wanted or item == wanted:
+        ...             return index
+        ...     raise ValueError("not found")
+    """
+    if isinstance(original, type) or not callable(original):
+        raise TypeError(f"substitute_in_graph takes a function, not {original!r}")
 
     def register(replacement: Any) -> Any:
-        mark(original, "substitute", replacement)
+        if MARKED.get(id(original), (None, ""))[1] == "substitute":
+            raise ValueError(f"{original!r} has a substitute already: {MARKED[id(original)][2][0]!r}")
+        if not skip_signature_check:
+            _check_same_parameters(original, replacement)
+        mark(original, "substitute", (replacement, can_constant_fold_through))
         return replacement
 
     return register
+
+
+def _check_same_parameters(original: Any, replacement: Any) -> None:
+    try:
+        wanted = inspect.signature(original).parameters.values()
+    except (TypeError, ValueError):  # a function in C that does not tell
+        return
+    found = inspect.signature(replacement).parameters.values()
+    if [(p.name, p.kind, p.default) for p in wanted] != [(p.name, p.kind, p.default) for p in found]:
+        raise TypeError(
+            f"{replacement!r} takes {inspect.signature(replacement)}, but {original!r}, which it is to replace, takes "
+            f"{inspect.signature(original)}; pass skip_signature_check=True if that is meant"
+        )
+
+
+def is_exporting() -> bool:
+    """True while `capture` traces the program, or torch.export does; False when it runs or is compiled."""
+    return torch.compiler.is_exporting()
+
+
+mark(is_exporting, "is_exporting")
+
+
+def nonstrict_trace(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Put calls of `fn` into the graph without looking at its Python code; later stages see the operators it runs.
+
+    Arguments are tensors, constants, modules (whose parameters get their gradients), and nests of these in lists,
+    tuples, dictionaries and classes registered with pytree; the result is a nest of tensors. What else `fn` reads
+    (globals, closures, attributes that are no parameters) is taken as it is at the first call. Outside a trace the
+    function is what it was.
+
+    Example:
+        >>> @nonstrict_trace
+        ... def attention(module, x):
+        ...     return module(x) if x.shape[0] > 1 else x
+    """
+    if isinstance(fn, type) or not callable(fn):
+        raise TypeError(f"nonstrict_trace takes a function, not {fn!r}")
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    mark(run, "nonstrict", fn)
+    return run
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:

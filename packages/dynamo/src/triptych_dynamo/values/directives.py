@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from triptych_dynamo._eval_frame import CompiledCallable, Unhooked
 from triptych_dynamo.sources import AttrSource
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.nonstrict import call_nonstrict
 from triptych_dynamo.values.registry import wraps, wraps_marked
 
 if TYPE_CHECKING:
@@ -52,6 +54,14 @@ def _run_is_compiling(tx: Frame, fn: Any, payload: Any, args: list[Value], kwarg
     return ConstantValue(True)
 
 
+def _run_is_exporting(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(tx.trace.options.exporting)
+
+
+def _run_nonstrict(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return call_nonstrict(tx, payload, args, kwargs)
+
+
 def _run_graph_break(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     text = [str(arg.as_constant()) for arg in [*args, *kwargs.values()]]
     return tx.unsupported("explicit", " ".join(text) or "graph_break()")
@@ -71,7 +81,12 @@ def _run_constant(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: d
 
 
 def _run_substitute(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return tx.inline(tx.constant(payload), args, kwargs)
+    replacement, can_fold = payload
+    if can_fold:
+        with contextlib.suppress(NotConstant):
+            plain = [arg.as_constant() for arg in args]
+            return tx.constant(fn(*plain, **{key: arg.as_constant() for key, arg in kwargs.items()}))
+    return tx.inline(tx.constant(replacement), args, kwargs)
 
 
 def _run_forbidden(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -84,6 +99,8 @@ _MEANINGS: dict[str, Callable[..., Value]] = {
     "in_graph": _run_in_graph,
     "constant_result": _run_constant,
     "substitute": _run_substitute,
+    "is_exporting": _run_is_exporting,
+    "nonstrict": _run_nonstrict,
     "forbidden": _run_forbidden,
 }
 
