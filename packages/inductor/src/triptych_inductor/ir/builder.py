@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from triptych_inductor.ir import extents, views
-from triptych_inductor.ir.alignment import aligned_row, has_long_rows, long_rows
+from triptych_inductor.ir.alignment import extended, strides_like, tails
 from triptych_inductor.ir.extents import Extent, contiguous_strides, same_all
 from triptych_inductor.ir.nodes import Buffer, ExternNode, IRGraph, LoopNode, Strided, map_leaves
 from triptych_inductor.ir.tensors import (
@@ -16,6 +16,7 @@ from triptych_inductor.ir.tensors import (
     LazyTensor,
     address,
     axis_vars,
+    compute_dtype,
     fresh_axes,
     memory_order,
     new_buffer,
@@ -45,6 +46,8 @@ class Builder:
         self.exact = exact  # round half types after each op, as eager does
         self.dtypes: dict[str, torch.dtype] = {}
         self.origin: tuple[str, ...] = ()
+        self.rooms: dict[str, tuple[Extent, ...]] = {}  # buffer -> sizes of what is stored in it, where it has room
+        self._copies: dict[Any, Strided] = {}  # windows copied to memory with room
         self._counts: dict[str, int] = {}
         self.results: list[LazyTensor] = []  # values of graph nodes so far: a mutation must not overtake their reads
 
@@ -87,11 +90,14 @@ class Builder:
                 tensor.recipe, tensor.parents = None, ()
                 return window
         wanted = stride or tensor.layout or tensor.stride or contiguous_strides(tensor.size)
-        if not extents.is_dense(tensor.size, wanted) and not has_long_rows(tensor.size, wanted):
+        if not extents.is_dense(tensor.size, wanted):
             wanted = contiguous_strides(tensor.size)
-        buffer = new_buffer(self, tensor.size, wanted, tensor.dtype, tensor.device)
-        window = Strided(buffer, buffer.size, buffer.stride)
-        self.store(tensor, window)
+        if tensor.room is not None and tuple(wanted) == contiguous_strides(tensor.size):
+            window = self._in_room(tensor, tensor.room, contiguous_strides(tensor.room))
+        else:
+            buffer = new_buffer(self, tensor.size, wanted, tensor.dtype, tensor.device)
+            window = Strided(buffer, buffer.size, buffer.stride)
+            self.store(tensor, window)
         tensor.strided = window
         tensor.recipe, tensor.parents, tensor.base = None, (), None
         return window
@@ -114,6 +120,33 @@ class Builder:
         window = Strided(buffer, buffer.size, buffer.stride)
         self.store(value, window)
         return window
+
+    def _in_room(self, tensor: LazyTensor, room: Sequence[int], stride: Sequence[Extent]) -> Strided:
+        """The tensor stored at the start of larger memory, the rest of which is zero."""
+        buffer = new_buffer(self, room, stride, tensor.dtype, tensor.device)
+        window = Strided(buffer, tensor.size, buffer.stride)
+        self.rooms[buffer.name] = tensor.size
+        self.store(tensor, window)
+        kind = compute_dtype(tensor.dtype)
+        for tail in tails(window):
+            zero = LazyTensor(self, tail.size, tensor.dtype, tensor.device, lambda i: ops.constant(0, kind), weight=0)
+            self.store(zero, tail, part=True)
+        return window
+
+    def with_room(self, tensor: LazyTensor, wanted: Sequence[int]) -> Strided:
+        """The matrix in memory with room up to the sizes `wanted`, zero beyond its own; copied where there is none."""
+        window = self.realise(tensor)
+        if window.size == tuple(wanted):
+            return window
+        used = self.rooms.get(window.buffer.name)
+        found = extended(window, used, wanted) if used is not None else None
+        if found is None:
+            key = (window, tuple(wanted))
+            found = self._copies.get(key)
+        if found is None:
+            inner = self._in_room(tensor, wanted, strides_like(window, wanted))
+            found = self._copies[key] = Strided(inner.buffer, tuple(wanted), inner.stride)
+        return found
 
     def realise_with(self, tensor: LazyTensor, stride: Sequence[Extent]) -> Strided:
         """The tensor in memory with exactly these strides, copied when it lies otherwise."""
@@ -149,14 +182,6 @@ class Builder:
         """In a channels-last graph, results follow the layout of what they are computed from."""
         if tensor.strided is None and tensor.ndim == 4 and any(_is_channels_last(p) for p in tensor.pending_parents()):
             tensor.layout = extents.channels_last_strides(tensor.size)
-
-    def align_rows(self, tensor: LazyTensor) -> None:
-        """Give an operand of a product the rows that the library wants."""
-        if tensor.strided is None and tensor.base is None and tensor.layout is None:
-            stride = tensor.stride or contiguous_strides(tensor.size)
-            row = aligned_row(tensor.size, stride, tensor.dtype, tensor.device)
-            if row:
-                tensor.layout = long_rows(tensor.size, row)
 
     def reuse(self, *tensors: LazyTensor) -> None:
         """Announce that a lowering reads these several times: dear recipes are stored (fusion keeps them in the

@@ -38,7 +38,7 @@ class LazyTensor:
 
     `parents`: the lazy tensors its recipe reads; `weight`: the price of its own arithmetic (an addition is 1).
     `stride`: the strides that eager's result would have (None: contiguous). `layout`: strides that suit its users
-    better.
+    better. `room`: sizes of the memory that it is to be stored in, where they are larger (see `ir/alignment.py`).
     """
 
     __slots__ = (
@@ -51,6 +51,7 @@ class LazyTensor:
         "weight",
         "stride",
         "layout",
+        "room",
         "strided",
         "base",
         "restride",
@@ -77,6 +78,7 @@ class LazyTensor:
         self.weight = weight
         self.stride: tuple[Extent, ...] | None = None
         self.layout: tuple[Extent, ...] | None = None
+        self.room: tuple[int, ...] | None = None
         self.strided = strided
         self.base: LazyTensor | None = None
         self.restride: Callable[[Strided], Strided | None] | None = None

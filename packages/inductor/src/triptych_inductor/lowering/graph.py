@@ -13,7 +13,7 @@ from torch.fx import Node as FxNode
 from triptych_inductor._torch_compat import symbol_hints
 from triptych_inductor.backends import CODE_GENERATORS
 from triptych_inductor.errors import InductorError, LoweringError
-from triptych_inductor.ir.alignment import wants_aligned_rows
+from triptych_inductor.ir.alignment import room_for
 from triptych_inductor.ir.builder import Builder
 from triptych_inductor.ir.extents import as_extent, as_extents
 from triptych_inductor.ir.nodes import Buffer, IRGraph, Strided
@@ -136,8 +136,7 @@ class GraphLowering:
         """Give results their declared dtype and eager strides, and realise them where several users would recompute."""
         value = node.meta.get("val")
         if isinstance(result, LazyTensor):
-            if wants_aligned_rows(node, value):
-                self.builder.align_rows(result)
+            result.room = room_for(node, value)
             return self._finish_tensor(result, value, len(node.users))
         if isinstance(result, (tuple, list)) and isinstance(value, (tuple, list)):
             users = _users_by_position(node)

@@ -9,6 +9,7 @@ from triptych_inductor.lowering import mutation as mutation
 from triptych_inductor.lowering import norms as norms
 from triptych_inductor.lowering import pointwise as pointwise
 from triptych_inductor.lowering import pooling as pooling
+from triptych_inductor.lowering import products as products
 from triptych_inductor.lowering import random as random
 from triptych_inductor.lowering import reductions as reductions
 from triptych_inductor.lowering import scans as scans

@@ -26,28 +26,27 @@ PIECES = 8
 
 
 def mm_in_pieces(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> None:
-    """`torch.mm` into a result with odd rows: made with aligned rows, a piece at a time, and copied.
+    """The first columns of `a @ b`, as many as `out` has: made a piece of rows at a time, and copied.
 
-    Libraries take several times as long where the result's rows do not start at multiples of sixteen bytes.
+    Libraries take several times as long to write results whose rows do not start at multiples of sixteen bytes.
     """
-    for place, made in _pieces(out):
-        torch.mm(a[place], b, out=made)
+    for place, made in _pieces(a, b, out):
         out[place].copy_(made)
 
 
 def addmm_in_pieces(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> None:
-    """`torch.addmm` in pieces, as `mm_in_pieces`; the bias is added by the copy."""
-    for place, made in _pieces(out):
-        torch.mm(a[place], b, out=made)
+    """The first columns of `bias + a @ b`, as `mm_in_pieces`; the bias is added by the copy."""
+    for place, made in _pieces(a, b, out):
         given = bias[place] if bias.dim() == 2 and bias.size(0) > 1 else bias
         torch.add(made, given, out=out[place])
 
 
-def _pieces(out: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
-    """Slices of rows, and for each a matrix of as many aligned rows (the same memory for all)."""
+def _pieces(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+    """Slices of rows with their part of the product, each in the same memory."""
     rows, columns = out.shape
     step = -(-rows // PIECES)
-    aligned = -(-columns * out.element_size() // 16) * 16 // out.element_size()
-    memory = torch.empty_strided((step, columns), (aligned, 1), dtype=out.dtype, device=out.device)
+    memory = torch.empty((step, b.size(1)), dtype=out.dtype, device=out.device)
     for start in range(0, rows, step):
-        yield slice(start, start + step), memory[: min(step, rows - start)]
+        place, made = slice(start, start + step), memory[: min(step, rows - start)]
+        torch.mm(a[place], b, out=made)
+        yield place, made[:, :columns]
