@@ -5,13 +5,14 @@
 
 bfloat16 autocast, random weights. Cold: from the first call to its result (imports left out, as they are the same
 work).
-Memory: the peak while stepping. Errors: against eager in the same precision, as the largest difference over the largest
-magnitude; eager's own rounding is of that size in bfloat16.
+Memory: the peak while stepping. Errors: outputs, or the loss and all gradients, against the same model in float64, each
+tensor's as the norm of the difference over the norm, their quadratic mean; and that over eager's own.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import subprocess
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.gpu import common
-from tools.gpu.zoo import MODELS, inputs_for
+from tools.gpu.zoo import MODELS, Inputs, Row, inputs_for
 
 
 def _compiled(who: str, model: Any) -> Any:
@@ -70,19 +71,19 @@ def measure_one(name: str, mode: str, who: str, steps: int, profiled: bool = Fal
             value = row.loss(call(**inputs)) if training else call(**inputs)
         if training:
             value.backward()
-            return value
         return value
 
-    found: dict[str, Any] = {}
-    expected = _facts_of(step(model), model, training)
+    truth = _float64_facts(model, row, inputs, training)
+    found: dict[str, Any] = {"eager_error": _distance(_facts_of(step(model), model, training), truth)}
     torch.cuda.synchronize()
     call = _compiled(who, model)
     start = time.perf_counter()
     result = step(call)
     torch.cuda.synchronize()
     found["cold_s"] = time.perf_counter() - start
-    found["error"] = _difference(_facts_of(result, model, training), expected)
-    del result, expected
+    found["error"] = _distance(_facts_of(result, model, training), truth)
+    found["error_ratio"] = found["error"] / max(found["eager_error"], 1e-30)
+    del result, truth
 
     def timed(what: Any) -> None:
         step(what)
@@ -104,26 +105,41 @@ def measure_one(name: str, mode: str, who: str, steps: int, profiled: bool = Fal
     return found
 
 
+def _float64_facts(model: Any, row: Row, inputs: Inputs, training: bool) -> list[Any]:
+    """The facts of one step in float64, on a copy of the model."""
+    import torch
+
+    exact = copy.deepcopy(model).double()
+    given = {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}
+    with torch.set_grad_enabled(training):
+        value = row.loss(exact(**given)) if training else exact(**given)
+    if training:
+        value.backward()
+    return _facts_of(value, exact, training)
+
+
 def _facts_of(result: Any, model: Any, training: bool) -> list[Any]:
     """Outputs, or the loss and gradients (which are cleared), detached."""
     import torch
     from torch.utils import _pytree as pytree
 
     if training:
-        grads = [p.grad.detach().float().clone() for p in model.parameters() if p.grad is not None]
+        grads = [p.grad.detach() for p in model.parameters() if p.grad is not None]
         model.zero_grad(set_to_none=True)
-        return [result.detach().float(), *grads]
+        return [result.detach(), *grads]
     values = result.to_tuple() if hasattr(result, "to_tuple") else result
-    return [t.detach().float() for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor)]
+    return [t.detach() for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor)]
 
 
-def _difference(mine: list[Any], theirs: list[Any]) -> float:
-    """Norm of all differences over the norm of all values."""
-    if len(mine) != len(theirs):
+def _distance(mine: list[Any], truth: list[Any]) -> float:
+    """The quadratic mean over tensors of the norm of the difference over the norm of the truth."""
+    if len(mine) != len(truth):
         return float("inf")
-    error = sum(float((a - b).double().square().sum()) for a, b in zip(mine, theirs, strict=True))
-    size = sum(float(b.double().square().sum()) for b in theirs)
-    return (error / max(size, 1e-60)) ** 0.5
+    squares = []
+    for a, b in zip(mine, truth, strict=True):
+        size = float(b.square().sum())
+        squares.append(float((a.double() - b).square().sum()) / size if size else 0.0)
+    return (sum(squares) / max(1, len(squares))) ** 0.5
 
 
 def _run(name: str, mode: str, who: str, steps: int, seconds: float, profiled: bool) -> dict[str, Any]:
@@ -157,7 +173,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
         ratio = [times[0] / t if times[0] and t else None for t in times[1:]]
         memory = [f.get("peak_gb") for f in (eager, ours, peer)]
         lines.append([model, mode, *times, *ratio, ours.get("cold_s"), peer.get("cold_s"), *memory, ours.get("error")])
-        lines[-1].append(peer.get("error"))
+        lines[-1] += [eager.get("error"), ours.get("error_ratio")]
     head = [
         "model",
         "mode",
@@ -172,7 +188,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
         "ours",
         "peer",
     ]
-    return common.table([*head, "error ours", "peer"], lines)
+    return common.table([*head, "error ours", "eager", "ours/eager"], lines)
 
 
 def main() -> None:
@@ -189,7 +205,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.one:
         try:
-            print("RESULT " + json.dumps(measure_one(*given.one.split(":"), given.steps, given.profile)), flush=True)
+            name, mode, who = given.one.split(":")
+            print("RESULT " + json.dumps(measure_one(name, mode, who, given.steps, given.profile)), flush=True)
         except Exception:
             traceback.print_exc()
             sys.exit(1)
