@@ -1,69 +1,235 @@
-"""The kinds of graph break: a registry of plain data, one row a kind, each with a stable id, an explanation and
-a hint.
+"""The kinds of graph break: a registry of plain data. Each has a number that is stable across releases.
+
+`docs/graph_breaks.md` is written from this table by `python -m tools.graph_breaks`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+DOCUMENT = "docs/graph_breaks.md"
 
 
 @dataclass(frozen=True)
 class BreakKind:
-    """A row of the table; `id` is stable across releases and appears in messages."""
+    """A kind of graph break.
+
+    Attributes:
+        name: a word for it, used in the code.
+        id: its number, such as "DYN0006"; it appears in messages.
+        explanation: what the program does there, and why no graph holds it.
+        hint: what the user can do.
+        example: a line of a program that breaks in this way.
+    """
 
     name: str
     id: str
     explanation: str
     hint: str
+    example: str = ""
 
 
-_ROWS: tuple[tuple[str, str, str], ...] = (
-    # name, explanation, hint. The id is DYN and the row number: append, never insert.
-    ("opcode", "an instruction that the tracer does not interpret", "move the construct out of the compiled region"),
-    (
+class _Row(NamedTuple):
+    name: str
+    explanation: str
+    hint: str
+    example: str = ""
+
+
+# The number of a row is its place: append, never insert, never remove.
+_ROWS: tuple[_Row, ...] = (
+    _Row(
+        "opcode",
+        "The function contains an instruction that the tracer does not interpret.",
+        "move the construct out of the compiled region",
+    ),
+    _Row(
         "call",
-        "a call of something that cannot be traced",
-        "mark the callee with triptych_dynamo.disable, or move it out",
+        "Something is called that cannot be traced: it is written in C or it is an object of an unknown kind, and it is "
+        "not a function of tensors that could be put into the graph as it is.",
+        "call it outside of the compiled region; mark it with triptych_dynamo.disable if the break is meant; give a "
+        "Python form of it with substitute_in_graph, or put it into the graph with allow_in_graph",
+        "ctypes.string_at(address)",
     ),
-    ("attribute", "an attribute that the tracer cannot read", "read it before the compiled region"),
-    ("attribute-store", "an attribute that the tracer cannot set", "set it outside the compiled region"),
-    ("attribute-delete", "an attribute that the tracer cannot delete", "delete it outside the compiled region"),
-    ("truth", "a branch on a value that only the running program knows", "use torch.where, or move the branch out"),
-    ("iterate", "iteration over an object that the tracer cannot step through", "make it a list first"),
-    ("dict-key", "a dictionary key whose value the tracer does not know", "use a constant as the key"),
-    ("graph-argument", "a value that cannot be an argument of a graph node", "pass tensors, numbers or nests of them"),
-    (
+    _Row(
+        "attribute",
+        "An attribute is read that the tracer cannot read: C code computes it, or its value depends on the run.",
+        "read the attribute before the compiled region and pass its value in",
+        "x.data_ptr()",
+    ),
+    _Row(
+        "attribute-store",
+        "An attribute is set on an object whose changes the tracer cannot record and replay.",
+        "set the attribute outside of the compiled region",
+    ),
+    _Row(
+        "attribute-delete",
+        "An attribute is deleted from an object whose changes the tracer cannot record and replay.",
+        "delete the attribute outside of the compiled region",
+    ),
+    _Row(
+        "truth",
+        "The program branches on a value that only the running program knows, mostly the content of a tensor. Which way "
+        "it goes is decided by running it.",
+        "use torch.where or torch.cond where both ways can be computed; move the branch out; or keep it: the graph "
+        "ends here and goes on behind the branch",
+        "if x.sum() > 0: ...",
+    ),
+    _Row(
+        "iterate",
+        "The program iterates over an object that the tracer cannot step through.",
+        "make it a list before the compiled region",
+        "for line in open(path): ...",
+    ),
+    _Row(
+        "dict-key",
+        "A dictionary or set is asked for a key whose hash and equality the tracer does not know.",
+        "use a constant, a tuple of constants or an object that compares by identity as the key",
+    ),
+    _Row(
+        "graph-argument",
+        "A tensor function is given an argument that a graph node cannot hold.",
+        "pass tensors, numbers, strings, dtypes, devices, or lists, tuples and dicts of those",
+    ),
+    _Row(
         "graph-output",
-        "a tensor function gave a result that the tracer cannot hold",
-        "call it outside the compiled region",
+        "A tensor function gave something else than tensors, numbers and nests of them.",
+        "call it outside of the compiled region",
     ),
-    ("fake", "a tensor function that cannot run on shapes alone", "register a fake implementation, or move it out"),
-    ("data-dependent", "a Python number that depends on tensor data", "keep it a tensor"),
-    ("explicit", "graph_break() was called", ""),
-    ("disabled", "the callee is marked with disable", ""),
-    ("rebuild", "an object that generated code cannot build again", "do not hold it over a graph break"),
-    ("backward", "autograd is run inside the compiled region", "call backward() outside of it"),
-    ("random-state", "the state of a random number generator is read or set", "do it outside the compiled region"),
-    ("input-output", "input or output of the program", "print and write outside the compiled region"),
-    ("numpy", "a numpy object", "use torch functions"),
-    ("context-manager", "a context manager that the tracer cannot enter", "enter it outside the compiled region"),
-    ("generator", "a generator that the tracer cannot run", "make it a list first"),
-    ("module-construction", "a module or parameter is built inside the compiled region", "build it outside"),
-    ("recursion", "calls nested too deeply for the tracer", "move the recursion out of the compiled region"),
-    ("import", "an import that runs module code", "import at the top of the module"),
-    ("subclass", "a tensor subclass that the tracer does not model", ""),
-    ("limit", "a limit of the tracer was reached", ""),
-    ("class-definition", "a class is defined inside the compiled region", "define it outside"),
-    ("async", "a coroutine or asynchronous generator", "await outside the compiled region"),
-    ("library", "a call into a library that is not traced", ""),
-    ("compare", "a comparison that the tracer cannot decide", ""),
-    ("operator", "an operator on operands that the tracer does not model", ""),
-    ("not-constant", "a Python value that is needed now but known only when the program runs", "make it a constant"),
-    ("method", "a method that the tracer does not model", "call it outside the compiled region"),
-    ("loop", "a loop that does not end while tracing", "bound the loop, or move it out of the compiled region"),
+    _Row(
+        "fake",
+        "A tensor function cannot run on shapes alone, so the tracer does not know the shape of its result.",
+        "register a fake implementation with torch.library.register_fake, or call it outside of the compiled region",
+    ),
+    _Row(
+        "data-dependent",
+        "A Python number, or the size of a tensor, depends on the content of a tensor.",
+        "keep it a tensor; or promise bounds with torch._check; or move it out of the compiled region",
+        "n = int(x.max())",
+    ),
+    _Row(
+        "explicit",
+        "The program asked for a break: graph_break() was called.",
+        "remove the call when the break is not wanted any more",
+        "triptych_dynamo.graph_break()",
+    ),
+    _Row(
+        "disabled",
+        "A callable was called that is marked with disable: it runs as plain Python.",
+        "remove the mark, or call it before or behind the compiled region",
+        "save_checkpoint(model)  # marked with triptych_dynamo.disable",
+    ),
+    _Row(
+        "rebuild",
+        "An object that the program made while it was traced is still in use where the graph ends, and the code after "
+        "the graph cannot make it again.",
+        "do not hold the object over a graph break: make it behind the break, or remove the break",
+    ),
+    _Row(
+        "backward",
+        "Autograd is run inside of the compiled region in a form that one graph does not hold.",
+        "call backward() or torch.autograd.grad outside of the compiled region",
+    ),
+    _Row(
+        "random-state",
+        "The state of a random number generator is read or set.",
+        "seed the generator outside of the compiled region",
+        "torch.manual_seed(0)",
+    ),
+    _Row(
+        "input-output",
+        "The program reads or writes something outside of itself: a file, the terminal, the clock.",
+        "print, read and write outside of the compiled region; logging and warnings do not break",
+        "input()",
+    ),
+    _Row(
+        "numpy",
+        "A numpy function or array is used that has no counterpart among tensors.",
+        "use torch functions in its place",
+    ),
+    _Row(
+        "context-manager",
+        "A context manager is entered or left that the tracer cannot enter or leave.",
+        "enter it outside of the compiled region",
+    ),
+    _Row(
+        "generator",
+        "A generator is used in a way that the tracer does not follow.",
+        "make it a list before it is used",
+    ),
+    _Row(
+        "module-construction",
+        "A module or a parameter is made inside of the compiled region.",
+        "build modules and parameters outside of the compiled region",
+        "torch.nn.Linear(3, 3)(x)",
+    ),
+    _Row(
+        "recursion",
+        "Calls are nested too deeply for the tracer, which runs inside of Python's own limit.",
+        "turn the recursion into a loop, or move it out of the compiled region",
+    ),
+    _Row(
+        "import",
+        "A module is imported that was not imported before, so its code would run.",
+        "import it at the top of the file",
+    ),
+    _Row(
+        "subclass",
+        "A subclass of Tensor is used whose operations the tracer does not model.",
+        "unwrap it before the compiled region and wrap the result behind it",
+    ),
+    _Row(
+        "limit",
+        "A limit of the tracer was reached: the program is too long to be one graph.",
+        "compile a smaller part of the program",
+    ),
+    _Row(
+        "class-definition",
+        "A class is defined in a way that the tracer does not follow.",
+        "define the class outside of the compiled region",
+        "class Local: ...",
+    ),
+    _Row(
+        "async",
+        "A coroutine or an asynchronous generator is made or awaited.",
+        "await outside of the compiled region",
+        "await fetch(x)",
+    ),
+    _Row(
+        "library",
+        "A function of a library is called that is not traced, and whose results are not known to be constant.",
+        "call it outside of the compiled region",
+    ),
+    _Row(
+        "compare",
+        "Two objects are compared whose comparison the tracer cannot decide.",
+        "compare numbers, strings or containers of them; or compare with `is`",
+    ),
+    _Row(
+        "operator",
+        "An operator is applied to operands for which the tracer has no model.",
+        "apply it outside of the compiled region",
+    ),
+    _Row(
+        "not-constant",
+        "A Python value is needed while the graph is made, and only the running program knows it.",
+        "pass a constant",
+    ),
+    _Row(
+        "method",
+        "A method is called that the tracer does not model.",
+        "call it outside of the compiled region",
+    ),
+    _Row(
+        "loop",
+        "A loop does not end while it is traced: what ends it depends on the run.",
+        "bound the loop, or move it out of the compiled region",
+        "while True: ...",
+    ),
 )
 
 BREAKS: dict[str, BreakKind] = {
-    name: BreakKind(name, f"DYN{number:04}", explanation, hint)
-    for number, (name, explanation, hint) in enumerate(_ROWS, start=1)
+    row.name: BreakKind(row.name, f"DYN{number:04}", row.explanation, row.hint, row.example)
+    for number, row in enumerate(_ROWS, start=1)
 }

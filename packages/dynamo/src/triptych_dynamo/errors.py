@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+import linecache
 from typing import TYPE_CHECKING, Any
 
-from triptych_dynamo.breaks import BREAKS, BreakKind
+from triptych_dynamo.breaks import BREAKS, DOCUMENT, BreakKind
 
 if TYPE_CHECKING:
     from triptych_dynamo.values.base import Value
@@ -28,6 +29,11 @@ class Unsupported(Exception):
         kind: a key of `breaks.BREAKS`.
         text: what was met, in the program's terms.
         hint: what the user can do; the kind's own hint when empty.
+
+    Attributes:
+        user_line: 'file:line' of the program.
+        user_stack: the traced calls, outermost first, as 'file:line in function'.
+        level: the frame of a cut that cannot be written, counted from the root; None elsewhere.
     """
 
     def __init__(self, kind: str, text: str, hint: str = "") -> None:
@@ -36,26 +42,33 @@ class Unsupported(Exception):
         self.hint = hint or self.kind.hint
         self.user_line = ""
         self.user_stack: list[str] = []
-        self.level: int | None = None  # the frame of a cut that cannot be written, counted from the root
+        self.level: int | None = None
         super().__init__(text)
 
+    @property
+    def source_line(self) -> str:
+        """The text of the user's line, or "" where its file cannot be read."""
+        name, _, number = self.user_line.rpartition(":")
+        return linecache.getline(name, int(number)).strip() if number.isdigit() else ""
+
     def __str__(self) -> str:
-        lines = [f"{self.kind.id} {self.kind.explanation}: {self.text}"]
+        lines = [f"{self.kind.id} {self.kind.name}: {self.text}"]
         if self.user_line:
-            lines.append(f"  at {self.user_line}")
-        if self.hint:
-            lines.append(f"  hint: {self.hint}")
+            source = self.source_line
+            lines.append(f"  at {self.user_line}" + (f": {source}" if source else ""))
+        lines.append(f"  why: {self.kind.explanation}")
+        lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
 
 
 class GraphBreakError(RuntimeError):
-    """A graph break where one whole graph was demanded. `reason` is the `Unsupported` behind it."""
+    """A graph break where one whole graph was demanded. `reason` is the `Unsupported` behind it, `id` its number."""
 
     def __init__(self, reason: Unsupported) -> None:
         self.reason = reason
         self.id = reason.kind.id
-        stack = "".join(f"\n    {line}" for line in reason.user_stack)
-        super().__init__(f"{reason}" + (f"\n  user stack:{stack}" if stack else ""))
+        calls = "".join(f"\n    {line}" for line in reason.user_stack) if len(reason.user_stack) > 1 else ""
+        super().__init__(f"{reason}" + (f"\n  calls:{calls}" if calls else "") + f"\n  more: {DOCUMENT}")
 
 
 class GuardViolation(RuntimeError):

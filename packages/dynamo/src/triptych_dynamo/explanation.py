@@ -16,22 +16,37 @@ from triptych_dynamo.region import FrameRecord
 
 @dataclass(frozen=True)
 class BreakReport:
-    """A graph break: `place` is the user's 'file:line'."""
+    """A graph break, as data.
+
+    Attributes:
+        id: number of its kind, such as "DYN0014".
+        kind: the kind's name.
+        reason: what was met, in the program's terms.
+        explanation: why no graph holds it.
+        hint: what the user can do.
+        place: the user's 'file:line'.
+        source_line: the text of that line.
+        user_stack: the calls that lead there, outermost first.
+    """
 
     id: str
     kind: str
     reason: str
+    explanation: str
     hint: str
     place: str
+    source_line: str = ""
+    user_stack: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, error: Unsupported) -> BreakReport:
         """The report of an `Unsupported`."""
-        return cls(error.kind.id, error.kind.name, error.text, error.hint, error.user_line)
+        kind = error.kind
+        place = (error.user_line, error.source_line, tuple(error.user_stack))
+        return cls(kind.id, kind.name, error.text, kind.explanation, error.hint, *place)
 
     def __str__(self) -> str:
-        hint = f" (hint: {self.hint})" if self.hint else ""
-        return f"{self.place}: {self.id} {self.reason}{hint}"
+        return f"{self.place}: {self.id} {self.reason} (hint: {self.hint})"
 
 
 @dataclass(frozen=True)
@@ -63,10 +78,28 @@ class Explanation:
         return len(self.breaks)
 
     @property
+    def break_reasons(self) -> list[BreakReport]:
+        """Why graphs ended early: `breaks` by the name that torch's explanation has."""
+        return self.breaks
+
+    @property
     def op_count(self) -> int:
         """Calls in all graphs."""
+        return sum(map(len, self.ops_per_graph))
+
+    @property
+    def ops_per_graph(self) -> list[list[str]]:
+        """The targets of each graph's calls, in order."""
         calls = ("call_function", "call_method", "call_module")
-        return sum(node.op in calls for graph in self.graphs for node in graph.graph.nodes)
+        return [
+            [str(getattr(node.target, "__name__", node.target)) for node in graph.graph.nodes if node.op in calls]
+            for graph in self.graphs
+        ]
+
+    @property
+    def compile_seconds(self) -> float:
+        """Time of all compiles."""
+        return sum(record.seconds for record in self.frames)
 
     def __str__(self) -> str:
         head = f"{self.graph_count} graphs, {self.graph_break_count} graph breaks, {self.op_count} operations"

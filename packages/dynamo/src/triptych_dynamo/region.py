@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from triptych_dynamo import logs
 from triptych_dynamo._eval_frame import Entry
 from triptych_dynamo._torch_compat import is_symbolic_tracing
 from triptych_dynamo.compile_frame import CompiledFrame, FrameCompiler
@@ -25,6 +26,7 @@ from triptych_dynamo.emit.continuation import Layout
 from triptych_dynamo.emit.continuations import Continuations
 from triptych_dynamo.emit.frame_exit import parameters_of
 from triptych_dynamo.errors import TracerFault, Unsupported
+from triptych_dynamo.frame_logs import log_frame
 from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.guards.filters import filtered
 from triptych_dynamo.guards.program import compile_guards
@@ -60,6 +62,9 @@ class FrameRecord:
     break_reason: Unsupported | None
     seconds: float
     recompile_reason: str = ""
+
+
+logs.configure()
 
 
 class CompiledRegion:
@@ -156,6 +161,7 @@ class CompiledRegion:
         return Entry(program, result.code, (), result.break_reason is not None, record)
 
     def _tell(self, function: FunctionType, result: CompiledFrame, record: FrameRecord) -> None:
+        log_frame(function.__code__, result, record)
         hooks = self.hooks
         if hooks.on_guards:
             hooks.on_guards(result.guards)

@@ -6,6 +6,7 @@ more than once and which nodes the graph must return; the second pass keeps what
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,6 +17,7 @@ from triptych_dynamo.bytecode import Instruction, build
 from triptych_dynamo.emit.read_paths import read_path
 from triptych_dynamo.emit.suspended import load_generator
 from triptych_dynamo.errors import Unsupported
+from triptych_dynamo.logs import logger
 from triptych_dynamo.sources import LocalSource, PinnedSource, Source
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
@@ -24,6 +26,8 @@ from triptych_dynamo.values.null import NULL
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.trace.trace import Trace
+
+_SIDE_EFFECTS = logger("side_effects")
 
 
 @dataclass
@@ -172,6 +176,8 @@ class Writer:
                 for needed in self._needs(item):
                     self.prepare(needed)
         for item in done:
+            if self._known is not None and _SIDE_EFFECTS.isEnabledFor(logging.INFO):
+                _SIDE_EFFECTS.info("replayed: %s", item)
             item.replay(self)
 
     def _needs(self, item: Any) -> list[Value]:
@@ -196,8 +202,10 @@ class Writer:
         self.emit(build.load_const(obj))
 
     def load_object(self, obj: Any) -> None:
-        """Push any object, kept alive by the code."""
-        self.emit(build.load_const(obj))
+        """Push any object, kept alive by the code; a class that the trace made is made again."""
+        made = self.trace.made_classes
+        if not made or not made.emit_object(self, obj):
+            self.emit(build.load_const(obj))
 
     def load_attr(self, name: str) -> None:
         """`object -> object.name`."""

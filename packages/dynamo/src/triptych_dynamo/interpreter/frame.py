@@ -78,6 +78,7 @@ class Frame:
         self.stop = -1  # the step before which the plan wants to be asked
         self.level = -1  # how many direct calls lead here from the root; -1: some call on the way is not direct
         self.awaited: Value | None = None  # the running call's callee: what that returns is what the call gives
+        self.class_namespace: Any = None  # of a class body: what its metaclass prepared, unless a plain dictionary
 
     # -- stack ---------------------------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:

@@ -113,11 +113,6 @@ def _set_part(frame: Frame, function: FunctionValue, flag: int, part: Value) -> 
         function.defaults = list(part.iterate(frame))
 
 
-@op("LOAD_BUILD_CLASS")
-def load_build_class(frame: Frame, instruction: Instruction) -> None:
-    frame.unsupported("class-definition", f"a class in {frame.code.co_qualname}")
-
-
 # -- imports ---------------------------------------------------------------------------------------------------------
 @op("IMPORT_NAME")
 def import_name(frame: Frame, instruction: Instruction) -> None:
@@ -149,7 +144,7 @@ def _unary_positive(frame: Frame, instruction: Instruction) -> None:
     frame.push(operators.unary(frame, "+", frame.pop()))
 
 
-_INTRINSICS: dict[str, Callable[[Frame, Instruction], None]] = {
+INTRINSICS: dict[str, Callable[[Frame, Instruction], None]] = {
     "INTRINSIC_STOPITERATION_ERROR": _stop_iteration_error,
     "INTRINSIC_UNARY_POSITIVE": _unary_positive,
     "INTRINSIC_LIST_TO_TUPLE": list_to_tuple,
@@ -158,7 +153,7 @@ _INTRINSICS: dict[str, Callable[[Frame, Instruction], None]] = {
 
 @op("CALL_INTRINSIC_1", "CALL_INTRINSIC_2")
 def call_intrinsic(frame: Frame, instruction: Instruction) -> None:
-    handler = _INTRINSICS.get(instruction.argval)
+    handler = INTRINSICS.get(instruction.argval)
     if handler is None:
         frame.unsupported("opcode", f"intrinsic {instruction.argval}")
     handler(frame, instruction)

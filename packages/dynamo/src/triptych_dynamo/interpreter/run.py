@@ -43,6 +43,7 @@ def _step_until_signal(frame: Frame) -> Signal | None:
     instructions, handlers = program.instructions, program.handlers
     plan = frame.trace.plan
     is_root = frame.parent is None
+    log_line = frame.trace.log_line if frame.trace.logs_lines else None
     try:
         if frame.pending_call is not None:
             _finish_call(frame)
@@ -55,6 +56,8 @@ def _step_until_signal(frame: Frame) -> Signal | None:
             frame.steps += 1
             if is_root or frame.steps == frame.stop:
                 plan.check(frame)
+            if log_line is not None:
+                log_line(frame)
             signal = handlers[position](frame, instructions[position])
             if signal is not None:
                 return signal  # type: ignore[no-any-return]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import CodeType
+from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,9 +16,11 @@ import torch
 from triptych_dynamo.errors import TracedException, Unsupported
 from triptych_dynamo.guards.facts import KINDS, Apart, Guard
 from triptych_dynamo.interpreter.frame import Frame
+from triptych_dynamo.logs import logger
 from triptych_dynamo.sources import PinnedSource, Source, is_owned
 from triptych_dynamo.trace.attributes import TensorAttributes
 from triptych_dynamo.trace.autograd_facts import relax_autograd
+from triptych_dynamo.trace.classes import MadeClasses
 from triptych_dynamo.trace.differentiation import Differentiation
 from triptych_dynamo.trace.effects import Effects
 from triptych_dynamo.trace.graph import GraphBuilder
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.values.cells import CellValue
     from triptych_dynamo.values.symbolic import SymbolicValue
 
+_SOURCE_LINES = logger("trace_source")
 _current: ContextVar[Trace | None] = ContextVar("triptych_trace", default=None)
 MAX_DEPTH = 90  # inlined calls; each takes several Python frames of the tracer
 
@@ -58,6 +63,9 @@ class Trace:
         self.inputs = Inputs(self)
         self.tensor_attributes = TensorAttributes(self)
         self.differentiation = Differentiation(self)
+        self.made_classes = MadeClasses()
+        self.real_functions: dict[Value, FunctionType] = {}  # stand-ins of functions and cells in made classes
+        self.real_cells: dict[Value, CellType] = {}
         self.open_modes: list[
             tuple[Any, Any]
         ] = []  # (exit function, token) of the modes entered and not left, outermost first
@@ -68,6 +76,8 @@ class Trace:
         self.scopes: dict[int, GlobalScope] = {}
         self.root: Frame | None = None
         self.last_line = ""
+        self.logs_lines = _SOURCE_LINES.isEnabledFor(logging.INFO)
+        self._logged_line = ""
         self.failure: tuple[BaseException, list[Frame]] | None = None  # the last graph break, and the frames at it
         self.autograd_read = False  # the program asked what gradients a tensor or the mode has
         self.undo: list[tuple[Callable[[Any], Any], Any]] = []  # (setter, value before) of switches set while tracing
@@ -102,6 +112,8 @@ class Trace:
             return
         if isinstance(source, PinnedSource) and kind in ("is", "is_weak", "type_is"):
             return
+        if self.made_classes and source is not None and getattr(source.root, "value", None) in self.made_classes:
+            return  # a class of the trace itself
         try:
             key = (kind, source, type(value), value)
             known = key in self.guards
@@ -196,6 +208,15 @@ class Trace:
     ) -> Frame:
         """A frame ready to run."""
         return Frame(self, code, self.scope_of(namespace), local_values, cells, parent)
+
+    def log_line(self, frame: Frame) -> None:
+        """Log the line at which `frame` stands, when it is another one than before."""
+        place = self.user_line()
+        if place != self._logged_line:
+            self._logged_line = place
+            name, _, number = place.rpartition(":")
+            text = linecache.getline(name, int(number)).strip()
+            _SOURCE_LINES.info("%s in %s: %s", place, frame.code.co_qualname, text)
 
     def enter_frame(self, frame: Frame) -> None:
         """A frame starts to run (or a generator resumes)."""

@@ -10,6 +10,7 @@ import sys
 from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.polyfills import groups
 from triptych_dynamo.sources import AttrSource
 from triptych_dynamo.values import attributes, objects, sequences
 from triptych_dynamo.values.base import Value
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.sources import Source
 
+GROUP_METHODS = {"split": groups.split, "subgroup": groups.subgroup, "derive": groups.derive}
 # What C keeps of every exception, and its value in a new one.
 _COMMON = {"__cause__": None, "__context__": None, "__suppress_context__": False}
 
@@ -75,6 +77,9 @@ class ExceptionValue(objects.ObjectValue):
             return super().read_slot(tx, raw, name)
         if name in _COMMON:
             return ConstantValue(_COMMON[name])
+        if issubclass(self.exc_type, BaseExceptionGroup) and name in ("message", "exceptions"):
+            message, members = self.arguments(tx)
+            return message if name == "message" else tx.trace.make_tuple(list(members.iterate(tx)))
         if name == "value" and issubclass(self.exc_type, StopIteration):
             return self.arguments(tx)[0] if self.arguments(tx) else ConstantValue(None)
         if name in self.keywords:
@@ -109,7 +114,9 @@ class ExceptionValue(objects.ObjectValue):
             return self
         if name == "add_note":
             return self._add_note(tx, args[0])
-        if name in ("__reduce__", "__setstate__", "derive", "split", "subgroup"):
+        if name in GROUP_METHODS:
+            return tx.call(tx.wrap(GROUP_METHODS[name], None), [self, *args], kwargs)
+        if name in ("__reduce__", "__setstate__"):
             return tx.unsupported("call", f"{cls.__qualname__}.{name} of an exception")
         return super().call_c_method(tx, cls, name, args, kwargs)
 
@@ -122,6 +129,11 @@ class ExceptionValue(objects.ObjectValue):
 
     def as_exception(self, tx: Frame) -> BaseException:
         """A real exception of constant arguments, to read its text."""
+        if issubclass(self.exc_type, BaseExceptionGroup):
+            message, members = self.arguments(tx)
+            return self.exc_type.__new__(
+                self.exc_type, message.as_constant(), [item.as_exception(tx) for item in members.iterate(tx)]
+            )
         given = [*self.arguments(tx), *self.keywords.values()]
         if not all(arg.is_constant() for arg in given):
             return tx.unsupported("call", f"text of {self!r}")
@@ -191,10 +203,25 @@ class TracebackValue(Value):
 
 @makes(lambda cls: issubclass(cls, BaseException))
 def _make_exception(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if issubclass(cls, BaseExceptionGroup):
+        return _make_group(tx, cls, args, kwargs)
     made = ExceptionValue(cls, list(args))
     if not isinstance(attributes.defines(cls, "__init__"), FunctionType):
         made.keywords = dict(kwargs)
     return made
+
+
+def _make_group(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A group: its members are fixed now; one of ordinary errors alone is an `ExceptionGroup`."""
+    members = list(args[1].iterate(tx)) if len(args) == 2 and not kwargs else []
+    if not members or not all(isinstance(member, ExceptionValue) for member in members):
+        return tx.unsupported("call", f"{cls.__name__} of what are no exceptions of the traced program")
+    ordinary = all(issubclass(member.python_type(), Exception) for member in members)
+    if not ordinary and issubclass(cls, Exception):
+        return tx.raise_python(TypeError, "Cannot nest BaseExceptions in an ExceptionGroup")
+    kind = ExceptionGroup if cls is BaseExceptionGroup and ordinary else cls
+    kept = sequences.ListValue(members) if args[1].python_type() is list else sequences.TupleValue(members)
+    return ExceptionValue(kind, [args[0], kept])
 
 
 @wraps_if(lambda obj: isinstance(obj, BaseException), order=30)
