@@ -1,0 +1,39 @@
+"""`wrap_numpy`: functions of numpy arrays as functions of tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors made of a function of numpy arrays; arrays in nests of containers too.
+
+    Compiled, numpy's functions become tensor operators, and gradients flow through them. Called eagerly it runs numpy
+    itself on the tensors' memory, for tensors on the CPU that need no gradient.
+
+    Example:
+        >>> @triptych.compile
+        ... @triptych.compiler.wrap_numpy
+        ... def fn(a):
+        ...     return np.sum(a * a)
+    """
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tree_map(_array, (args, kwargs))
+        return tree_map(_tensor, fn(*args, **kwargs))
+
+    return wrapped
+
+
+def _array(value: Any) -> Any:
+    return value.numpy() if isinstance(value, torch.Tensor) else value
+
+
+def _tensor(value: Any) -> Any:
+    return torch.as_tensor(value) if type(value).__module__ == "numpy" else value
