@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from aot_testing import check_against_eager, grad
 from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd import trace_joint
+from triptych_aot_autograd.tracing import attention
 
 ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 
@@ -105,6 +106,15 @@ def test_causal_between_different_lengths_is_left_alone():
 def test_a_learned_mask_keeps_its_gradient():
     run = lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m * 0)
     check_against_eager(run, *[grad(2, 3, 8, 16)] * 3, grad(8, 8))
+
+
+def test_a_permuted_bias_is_laid_out_for_fused_kernels(monkeypatch):
+    """As position biases come: looked up by pairs of positions, the heads then moved in front."""
+    monkeypatch.setattr(attention, "FUSED_ONLY_CONTIGUOUS", frozenset({"cpu"}))
+    run = lambda q, k, v, bias: F.scaled_dot_product_attention(q, k, v, attn_mask=bias.permute(2, 0, 1)[None])
+    mask, _ = attention_node(run, *queries(), torch.randn(8, 8, 3))
+    assert mask.meta["val"].stride()[-1] == 1
+    check_against_eager(run, *[grad(2, 3, 8, 16)] * 3, grad(8, 8, 3))
 
 
 def test_wrong_arguments_raise_as_torch():

@@ -1,9 +1,12 @@
-"""Masks of attention that say nothing: found before `scaled_dot_product_attention` chooses its kernel.
+"""Masks of attention, made fit before `scaled_dot_product_attention` chooses its kernel.
 
 Libraries build a mask from index arithmetic alone where they cannot know, while they are traced, that none is needed.
 With such a mask attention takes a slower kernel, or none at all (a mask that is the same for all keys has a last stride
 of 0, which fused kernels refuse). A mask computed from constants is evaluated here: one that hides nothing is left out,
 and one that hides exactly the future becomes `is_causal`.
+
+Numbers to be added whose last axis is not contiguous (a table of position biases, permuted) would send attention to
+plain products in float32; they are laid out anew, which costs a copy of the mask.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from triptych_aot_autograd.tracing.facts import Facts, TracedTensor
 aten = torch.ops.aten
 LARGEST = 1 << 22  # elements of any value that is evaluated
 MOST_OPS = 64  # that a mask may be computed by
+FUSED_ONLY_CONTIGUOUS = frozenset({"cuda"})  # devices whose fused kernels want masks with a contiguous last axis
 
 
 def _sdpa(
@@ -55,10 +59,12 @@ class MaskReader:
             return func(*args, **kwargs)  # raises what torch raises
         given = bound.arguments
         mask = given.get("attn_mask")
-        if type(mask) is TracedTensor and not mask.requires_grad and not given.get("is_causal"):
-            kind = self._kind(mask)
+        if type(mask) is TracedTensor and not given.get("is_causal"):
+            kind = self._kind(mask) if not mask.requires_grad else ""
             if kind:
                 given.update(attn_mask=None, is_causal=kind == "causal")
+            elif _refused_for_its_layout(mask):
+                given["attn_mask"] = mask.contiguous()
         return func(*bound.args, **bound.kwargs)
 
     def _kind(self, mask: TracedTensor) -> str:
@@ -73,6 +79,12 @@ class MaskReader:
                 found = "" if value is None else _kind_of(value)
             self._kinds[node] = found
         return found
+
+
+def _refused_for_its_layout(mask: TracedTensor) -> bool:
+    if mask.device.type not in FUSED_ONLY_CONTIGUOUS or not mask.is_floating_point() or mask.dim() < 2:
+        return False
+    return mask._facts.stride[-1] not in (0, 1) and not mask._facts.symbolic
 
 
 def _kind_of(mask: torch.Tensor) -> str:
