@@ -88,7 +88,9 @@ class _JointTracer:
             )
         inputs = [self._input(v, d, wants_grad) for v, d in zip(request.inputs, request.descs, strict=True)]
         overlap = overlapping_inputs(request.inputs)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and wants_grad), self.recorder, FunctionRules():
+        # Without gradients to give, the function may still take gradients of its own.
+        differentiates = torch.is_grad_enabled() and request.grad is not False
+        with torch.set_grad_enabled(differentiates), self.recorder, FunctionRules():
             outputs = self._run(inputs)
         with torch.no_grad(), compat.below_autograd():
             classifier = OutputClassifier(self.recorder, inputs, self.origins)

@@ -158,6 +158,11 @@ def fold_literals(result: TracedTensor, func: Any, args: Any, kwargs: Any) -> No
             result._constant = func(*known, **kwargs)
 
 
+def _zeros(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> TracedTensor:
+    """`_efficientzerotensor`: forward-mode differentiation's zeros without memory become zeros with memory."""
+    return recorder(aten.full.default, args[0], 0, **kwargs)  # type: ignore[no-any-return]
+
+
 def _device(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> torch.device:
     return args[0]._facts.device
 
@@ -183,6 +188,7 @@ RULES: dict[Any, Any] = {
     aten._conj.default: _lazy_bit(aten.conj_physical.default),
     aten._neg_view.default: _lazy_bit(aten.neg.default),
     aten.resize_.default: _resize,
+    aten._efficientzerotensor.default: _zeros,
     aten.resize_as_.default: _resize,
 }
 

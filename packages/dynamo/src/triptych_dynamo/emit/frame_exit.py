@@ -17,6 +17,7 @@ from torch import fx
 from triptych_dynamo.bytecode import Instruction, analysis, assemble, build
 from triptych_dynamo.emit.continuation import Layout, free_names_of, parameter_fields
 from triptych_dynamo.emit.writer import Usage, Writer, output_name
+from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.interpreter.program import program_of
 from triptych_dynamo.trace.modes import MODE_SETTERS
 
@@ -96,6 +97,7 @@ class FrameCode:
         cells = frozenset((*self.shape.free, *self.shape.cells))
         counting = Writer(self.trace, cells)
         body(counting)
+        self._check_generators(counting)
         outputs = list(counting.usage.outputs)
         self.trace.differentiation.check_outputs(outputs)
         self.graph_module = self.trace.graph.finish(outputs)
@@ -107,6 +109,14 @@ class FrameCode:
             self._call_graph(writer, counting.usage)
         body(writer)
         return self.shape.assemble(writer.code)
+
+    def _check_generators(self, counting: Writer) -> None:
+        """Generators that are dropped while they stand in a `try` or `with` block would have to be closed."""
+        for generator in self.trace.generators:
+            if generator.has_an_end_to_run and generator not in counting.usage.values:
+                error = Unsupported("generator", "a generator is dropped inside of a try or with block of it")
+                error.step = generator.made_at
+                raise error
 
     def _call_graph(self, writer: Writer, usage: Usage) -> None:
         assert self.graph_module is not None

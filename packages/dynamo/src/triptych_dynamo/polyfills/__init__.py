@@ -41,6 +41,8 @@ MODELS: dict[Any, Callable[..., Any]] = {
     any: reductions.any_,
     all: reductions.all_,
     functools.reduce: reductions.reduce,
+    functools.cmp_to_key: reductions.cmp_to_key,
+    operator.length_hint: reductions.length_hint,
     math.prod: reductions.prod,
     operator.countOf: reductions.count_of,
     operator.indexOf: reductions.index_of,

@@ -157,3 +157,48 @@ def methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any
         return getattr(obj, name)(*args, **kwargs)
 
     return call
+
+
+class ComparisonKey:
+    """What `functools.cmp_to_key(compare)` makes of an object: ordered by `compare`."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, compare: Callable[[Any, Any], Any], obj: Any) -> None:
+        self.compare = compare
+        self.obj = obj
+
+    def __lt__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) < 0  # type: ignore[no-any-return]
+
+    def __gt__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) > 0  # type: ignore[no-any-return]
+
+    def __le__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) <= 0  # type: ignore[no-any-return]
+
+    def __ge__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) >= 0  # type: ignore[no-any-return]
+
+    def __eq__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) == 0  # type: ignore[no-any-return]
+
+
+def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], ComparisonKey]:
+    """`functools.cmp_to_key`."""
+
+    def key(obj: Any) -> ComparisonKey:
+        return ComparisonKey(mycmp, obj)
+
+    return key
+
+
+def length_hint(obj: Any, default: int = 0, /) -> int:
+    """`operator.length_hint`."""
+    cls = type(obj)
+    if hasattr(cls, "__len__"):
+        return len(obj)
+    if not hasattr(cls, "__length_hint__"):
+        return default
+    found = cls.__length_hint__(obj)
+    return default if found is NotImplemented else found  # type: ignore[no-any-return]

@@ -35,6 +35,10 @@ class TensorAttributes:
             tx.guard("dict_lacks", source, name)
         tx.raise_python(AttributeError, f"'{tensor.cls.__name__}' object has no attribute '{name}'")
 
+    def written(self, tensor: TensorValue, name: str) -> Value | None:
+        """What the traced program set attribute `name` to, if it did."""
+        return self._written.get(tensor, {}).get(name)
+
     def store(self, tx: Frame, tensor: TensorValue, name: str, value: Value) -> None:
         """Set an attribute: an effect on the tensor that the program holds afterwards."""
         self._written.setdefault(tensor, {})[name] = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ class GlobalScope:
         self.trusted = is_trusted_name(namespace.get("__name__") or "")  # its functions and modules are taken as given
         self._read: dict[str, Value] = {}
         self._written: dict[str, Any] = {}
+        self._dictionary: Value | None = None
         found = namespace.get("__builtins__", builtins)
         self.builtins: dict[str, Any] = found if isinstance(found, dict) else vars(found)
 
@@ -56,6 +58,22 @@ class GlobalScope:
         tx.guard("dict_lacks", self.source, name)
         value = self._read[name] = tx.wrap(self.builtins[name], None)
         return value
+
+    def has(self, tx: Frame, name: str) -> bool:
+        """Whether the global (not a builtin) is bound; guarded."""
+        if name in self._written:
+            return self._written[name] is not _DELETED
+        if name in self.namespace:
+            self.load(tx, name)
+            return True
+        tx.guard("dict_lacks", self.source, name)
+        return False
+
+    def as_dictionary(self, make: Callable[[GlobalScope], Value]) -> Value:
+        """The one value of the dictionary itself, made when it is first asked for."""
+        if self._dictionary is None:
+            self._dictionary = make(self)
+        return self._dictionary
 
     def has_written(self, name: str) -> bool:
         """Whether the traced program rebound or deleted the global."""

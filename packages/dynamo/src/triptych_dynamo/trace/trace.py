@@ -25,7 +25,7 @@ from triptych_dynamo.trace.differentiation import Differentiation
 from triptych_dynamo.trace.effects import Effects
 from triptych_dynamo.trace.graph import GraphBuilder
 from triptych_dynamo.trace.inputs import Inputs
-from triptych_dynamo.trace.plan import Plan
+from triptych_dynamo.trace.plan import Plan, first_of_call
 from triptych_dynamo.trace.scopes import GlobalScope
 from triptych_dynamo.trace.shapes import Shapes
 from triptych_dynamo.values.constant import ConstantValue
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.options import Options
     from triptych_dynamo.values.base import Value
     from triptych_dynamo.values.cells import CellValue
+    from triptych_dynamo.values.generators import GeneratorValue
     from triptych_dynamo.values.symbolic import SymbolicValue
 
 _SOURCE_LINES = logger("trace_source")
@@ -66,6 +67,7 @@ class Trace:
         self.made_classes = MadeClasses()
         self.real_functions: dict[Value, FunctionType] = {}  # stand-ins of functions and cells in made classes
         self.real_cells: dict[Value, CellType] = {}
+        self.generators: list[GeneratorValue] = []  # all that the trace made
         self.open_modes: list[
             tuple[Any, Any]
         ] = []  # (exit function, token) of the modes entered and not left, outermost first
@@ -238,6 +240,10 @@ class Trace:
         """A call is direct: its instruction gives what `callee` returns, and does nothing else."""
         caller.awaited = None
         self.plan.follow(caller, callee)
+
+    def step_of_root(self) -> int:
+        """The step of the root at which the call that it runs now begins; 0 before it runs."""
+        return first_of_call(self.root) if self.root is not None else 0
 
     def handled_exception(self, frame: Frame) -> Value | None:
         """The exception that the running code handles: the innermost one of this frame or of its callers."""

@@ -36,7 +36,10 @@ class AddressValue(Value):
 
     def mark(self) -> Any:
         """What tells objects apart: constants by their object, others by their value."""
-        return id(self.owner.as_constant()) if self.owner.is_constant() else self.owner
+        if not self.owner.is_constant():
+            return self.owner
+        found = self.owner.as_constant()  # of a container: a new one each time
+        return id(found) if self.owner.as_constant() is found else self.owner
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in ("__eq__", "__ne__") and isinstance(args[0], AddressValue):

@@ -114,6 +114,15 @@ def call_descriptor(tx: Frame, descriptor: Value, method: str, args: list[Value]
     return tx.call(tx.wrap(function, None), [descriptor, *args], {})
 
 
+def bind_real_descriptor(tx: Frame, raw: Any, args: list[Value]) -> Value:
+    """`raw.__get__(obj, cls)` of a real classmethod, staticmethod or property."""
+    if isinstance(raw, staticmethod):
+        return tx.wrap(raw.__func__, None)
+    if isinstance(raw, classmethod):
+        return MethodValue(tx.wrap(raw.__func__, None), args[1] if len(args) > 1 else args[0].get_attr(tx, "__class__"))
+    return call_property(tx, args[0], raw, None, "property")
+
+
 def read_c_attribute(tx: Frame, value: Value, raw: Any, name: str) -> Value:
     """A slot, or an attribute computed by C: each family says how it is read."""
     reader = getattr(value, "read_slot", None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import io
 import operator
 import sys
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -247,28 +249,21 @@ def format_value(tx: Frame, value: Value, conversion: str | None, spec: Any) -> 
 @builtin(vars)
 def _vars(tx: Frame, value: Value | None = None, /) -> Value:
     if value is None:
-        return tx.unsupported("call", "vars() of the running frame")
+        return tx.call(tx.wrap(locals, None), [])
     return value.get_attr(tx, "__dict__")
 
 
 @builtin(dir)
 def _dir(tx: Frame, value: Value, /) -> Value:
+    if isinstance(attributes.defines(value.python_type(), "__dir__"), FunctionType):
+        names = value.call_method(tx, "__dir__", [], {})
+        return tx.call(tx.wrap(sorted, None), [names])
     return call_pure(tx, dir, [value], {})
 
 
-@builtin(globals)
-def _globals(tx: Frame) -> Value:
-    return tx.unsupported("call", "globals()")
-
-
-@builtin(locals)
-def _locals(tx: Frame) -> Value:
-    return tx.unsupported("call", "locals()")
-
-
-@builtin(print, input, open, breakpoint)
+@builtin(input, open, io.open, breakpoint)
 def _input_output(tx: Frame, *args: Value, **kwargs: Value) -> Value:
-    return tx.unsupported("input-output", "printing, reading or opening")
+    return tx.unsupported("input-output", "reading or opening")
 
 
 @builtin(eval, exec, compile)

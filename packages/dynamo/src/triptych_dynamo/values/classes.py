@@ -205,7 +205,10 @@ class ClassValue(Value):
         return tx.unsupported("call", f"the class method {self.cls.__qualname__}.{name}, written in C")
 
     def reconstruct(self, cg: Writer) -> None:
-        cg.load_object(self.cls)
+        if self.cls in cg.trace.made_classes:
+            cg.trace.made_classes.recipe(self.cls).emit(cg)
+        else:
+            cg.load_object(self.cls)
 
     def __repr__(self) -> str:
         return f"Class({self.cls.__qualname__})"

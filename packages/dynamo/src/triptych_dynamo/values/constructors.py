@@ -201,13 +201,6 @@ def _reversed(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
     return iterators.SnapshotIterator(items, reversed)
 
 
-@constructs(type)
-def _type(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
-    if len(args) != 1:
-        return tx.unsupported("class-definition", "type(name, bases, namespace)")
-    return tx.wrap(args[0].python_type(), None)
-
-
 @constructs(object)
 def _object(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
     if args or kwargs:
@@ -248,11 +241,6 @@ def _buffers(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
     return tx.unsupported("call", "bytearray or memoryview")
 
 
-@constructs(torch.nn.Parameter, torch.nn.Buffer)
+@constructs(torch.nn.Buffer)
 def _parameters(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
-    return tx.unsupported("module-construction", "a parameter or buffer is made inside the compiled region")
-
-
-@constructs(property, staticmethod, classmethod)
-def _descriptors(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
-    return tx.unsupported("class-definition", "a descriptor is made inside the compiled region")
+    return tx.unsupported("module-construction", "a buffer is made inside the compiled region")

@@ -11,6 +11,7 @@ from triptych_dynamo.sources import Source
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.builtin_functions import call_pure
+from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.classes import ClassValue, StaticObjectValue
 from triptych_dynamo.values.common import ABSENT, fold, lookup
 from triptych_dynamo.values.pure import is_c_enumeration, is_frozen
@@ -27,6 +28,8 @@ class EnumValue(StaticObjectValue):
         if name in ("name", "value", "_name_", "_value_"):
             return tx.wrap(getattr(self.obj, name), None)
         owner, raw = lookup(type(self.obj), name)
+        if isinstance(raw, FunctionType) and raw.__module__ == enum.__name__:  # copied from class to class
+            return BuiltinMethodValue(self, name)
         if isinstance(raw, (FunctionType, classmethod)) or (isinstance(raw, property) and owner is not enum.Enum):
             return attributes.bind(tx, self, owner, raw, name)
         return super().get_attr(tx, name)
@@ -36,7 +39,7 @@ class EnumValue(StaticObjectValue):
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         owner, raw = lookup(type(self.obj), name)
-        if isinstance(raw, FunctionType) and not attributes.is_trusted(owner):
+        if isinstance(raw, FunctionType) and raw.__module__ != enum.__name__:
             return tx.call(attributes.bind(tx, self, owner, raw, name), args, kwargs)
         if raw is ABSENT:
             return tx.raise_python(AttributeError, f"'{type(self.obj).__name__}' object has no attribute '{name}'")
@@ -44,6 +47,8 @@ class EnumValue(StaticObjectValue):
             plain = [arg.as_constant() for arg in args]
         except NotConstant:
             return tx.constant(NotImplemented)
+        if name == "__iter__":
+            return tx.call(tx.wrap(iter, None), [tx.constant(tuple(self.obj))])
         return fold(tx, getattr(self.obj, name), plain)
 
 

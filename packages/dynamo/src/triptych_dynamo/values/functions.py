@@ -6,6 +6,7 @@ A call binds the arguments as Python does and runs the body symbolically in a fr
 from __future__ import annotations
 
 import inspect
+import sys
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
     from triptych_dynamo.sources import Source
 
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+
+# Attributes that are fields of a function object, not in its dictionary.
+_FIELDS = frozenset("__name__ __qualname__ __doc__ __module__ __defaults__ __kwdefaults__ __annotations__".split())
+_HAS_DOCSTRING = 0x4000000  # since CPython 3.13; before, the first constant is the docstring or None
+
+
+def docstring(code: CodeType) -> str | None:
+    """The docstring of a function's code."""
+    if sys.version_info >= (3, 13) and not code.co_flags & _HAS_DOCSTRING:
+        return None
+    first = code.co_consts[0] if code.co_consts else None
+    return first if isinstance(first, str) else None
 
 
 class FunctionValue(Value):
@@ -82,7 +96,8 @@ class FunctionValue(Value):
             "__defaults__": lambda: tx.trace.make_tuple(self.defaults) if self.defaults else ConstantValue(None),
             "__closure__": lambda: tx.trace.make_tuple(list(self.closure)) if self.closure else ConstantValue(None),
             "__module__": lambda: ConstantValue(self.obj.__module__ if self.obj else self.namespace.get("__name__")),
-            "__doc__": lambda: ConstantValue(self.obj.__doc__ if self.obj else None),
+            "__doc__": lambda: ConstantValue(self.obj.__doc__ if self.obj else docstring(self.code)),
+            "__dict__": lambda: self._dictionary(tx),
             "__globals__": lambda: tx.wrap(self.namespace, PinnedSource(self.namespace, "G")),
             "__class__": lambda: tx.constant(FunctionType),
             "__annotations__": lambda: self._annotations(tx),
@@ -100,6 +115,12 @@ class FunctionValue(Value):
         if self.obj is not None and hasattr(self.obj, name):
             return tx.constant(getattr(self.obj, name))
         tx.raise_python(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def _dictionary(self, tx: Frame) -> Value:
+        """A snapshot of the attributes that the program put on the function."""
+        names = [*(vars(self.obj) if self.obj is not None else ()), *self.attributes]
+        own = [name for name in dict.fromkeys(names) if name not in _FIELDS]
+        return tx.trace.make_dict([(ConstantValue(name), self.get_attr(tx, name)) for name in own])
 
     def _annotations(self, tx: Frame) -> Value:
         if self.obj is None:

@@ -26,7 +26,9 @@ class GeneratorValue(Value):
         self.started = False
         self.finished = False
         self.running = False
+        self.made_at = frame.trace.step_of_root()
         frame.generator = self
+        frame.trace.generators.append(self)
 
     def python_type(self) -> type:
         return GeneratorType
@@ -76,6 +78,14 @@ class GeneratorValue(Value):
         if issubclass(error.value.python_type(), StopIteration):
             tx.raise_python(RuntimeError, "generator raised StopIteration")
 
+    @property
+    def has_an_end_to_run(self) -> bool:
+        """Whether dropping the generator now would run code of it: it stands inside of a `try` or `with` block."""
+        if not self.started or self.finished:
+            return False
+        handler = self.frame.program.instructions[self.frame.position].handler
+        return handler is not None and handler.target.argval != "INTRINSIC_STOPITERATION_ERROR"
+
     def next_item(self, tx: Frame) -> Value | None:
         """The next value, or None at the end."""
         try:
@@ -112,6 +122,10 @@ class GeneratorValue(Value):
             return GeneratorMethod(self, name)
         if name == "gi_running":
             return ConstantValue(self.running)
+        if name in ("__name__", "__qualname__", "gi_code"):
+            code = self.frame.code
+            known = {"__name__": code.co_name, "__qualname__": code.co_qualname, "gi_code": code}
+            return ConstantValue(known[name])
         return super().get_attr(tx, name)
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

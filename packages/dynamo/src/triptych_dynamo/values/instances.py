@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from triptych_dynamo.sources import Source
 from triptych_dynamo.values import attributes, dict_methods, iterators, mappings, objects, sequences, sets
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import constant_of, lookup
+from triptych_dynamo.values.common import constant_of, fold, lookup
 from triptych_dynamo.values.constant import ConstantValue
 
 if TYPE_CHECKING:
@@ -83,10 +83,7 @@ def builtin_new(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value
     if base is object:
         abstract = getattr(cls, "__abstractmethods__", None)
         if abstract:
-            names = ", ".join(f"'{name}'" for name in sorted(abstract))
-            plural = "s" if len(abstract) > 1 else ""
-            text = f"Can't instantiate abstract class {cls.__name__} with abstract method{plural} {names}"
-            return tx.raise_python(TypeError, text)
+            return fold(tx, object.__new__, [cls])  # raises, with the text of this Python
         return objects.ObjectValue(cls)
     storage = new_storage(tx, base, args, kwargs)
     if storage is None:

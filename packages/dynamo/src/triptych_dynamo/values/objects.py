@@ -15,7 +15,7 @@ from triptych_dynamo.errors import TracedException
 from triptych_dynamo.sources import AttrSource, InstanceDictSource, Source
 from triptych_dynamo.values import attributes, instances, iterators, mappings
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import ABSENT, lookup, origin_of
+from triptych_dynamo.values.common import ABSENT, is_constant_equal, lookup, origin_of
 from triptych_dynamo.values.object_methods import OBJECT
 from triptych_dynamo.values.registry import wraps_if
 
@@ -28,6 +28,25 @@ _ABSENT_REAL = object()
 _GENERIC_LOOKUP = frozenset(
     {"builtins", "collections", "functools", "types", "logging", "datetime", "decimal", "torch"}
 )
+
+
+class ProtocolKey:
+    """Stands for an object as a key of a dictionary or set: hashed and compared by the object's own methods."""
+
+    def __init__(self, tx: Frame, value: Value) -> None:
+        self.tx, self.value = tx, value
+        number = value.call_method(tx, "__hash__", [], {})
+        self.number = number.as_constant() if number.is_constant() else tx.unsupported("dict-key", f"{value!r}")
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+    def __eq__(self, other: object) -> bool:
+        against = other.value if isinstance(other, ProtocolKey) else self.tx.wrap(other, None)
+        if against is self.value:
+            return True
+        answer = self.value.call_method(self.tx, "__eq__", [against], {})
+        return not is_constant_equal(answer, NotImplemented) and answer.truth(self.tx)
 
 
 class ObjectValue(Value):
@@ -49,6 +68,7 @@ class ObjectValue(Value):
         self.fields: mappings.DictValue | None = mappings.DictValue() if has_instance_dict(cls) else None
         self.slots: dict[str, Value | None] = {}
         self.written_slots: dict[str, None] = {}
+        self.class_changed = False
         if storage is not None and hasattr(storage, "owner"):
             storage.owner = self
 
@@ -146,7 +166,9 @@ class ObjectValue(Value):
     def generic_set(self, tx: Frame, name: str, value: Value) -> None:
         """`object.__setattr__(self, name, value)`."""
         owner, raw = lookup(self.cls, name)
-        if isinstance(raw, property):
+        if name == "__class__" and owner is object:
+            self._change_class(tx, value)
+        elif isinstance(raw, property):
             if raw.fset is None:
                 tx.raise_python(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
             tx.call(tx.wrap(raw.fset, None), [self, value])
@@ -158,6 +180,17 @@ class ObjectValue(Value):
             self.raise_absent(tx, name)
         else:
             self.store_field(tx, name, value)
+
+    def _change_class(self, tx: Frame, value: Value) -> None:
+        """`obj.__class__ = cls`, between classes of one layout."""
+        cls = value.as_constant() if value.is_constant() else None
+        plain = isinstance(cls, type) and self.storage is None and not self.slots
+        if not plain or not _same_layout(self.cls, cls) or type(self) is not ObjectValue:
+            tx.unsupported("attribute-store", f"changing the class of a {self.cls.__name__}")
+        self.cls = cls  # type: ignore[assignment]
+        if not self.is_new:
+            self.class_changed = True
+            tx.effects.mutated(self)
 
     def _store_through(self, tx: Frame, raw: Any, owner: type, name: str, value: Value) -> None:
         if isinstance(attributes.defines(type(raw), "__set__"), FunctionType):
@@ -191,6 +224,10 @@ class ObjectValue(Value):
         raw = attributes.defines(self.cls, name)
         if isinstance(raw, property) and raw.fdel is not None:
             tx.call(tx.wrap(raw.fdel, None), [self])
+        elif isinstance(attributes.defines(type(raw), "__delete__"), FunctionType):
+            owner, raw = lookup(self.cls, name)
+            descriptor = tx.wrap(raw, attributes.class_source(owner, name, raw))
+            attributes.call_descriptor(tx, descriptor, "__delete__", [self])
         elif type(raw).__name__ == "member_descriptor":
             self._store_slot(tx, name, None)
         elif self.fields is None or self.fields.remove(tx, tx.constant(name)) is None:
@@ -222,6 +259,8 @@ class ObjectValue(Value):
 
     def call_real(self, tx: Frame, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A C method of a class that is not modelled."""
+        if name == "__get__" and isinstance(self.real, (classmethod, staticmethod, property)):
+            return attributes.bind_real_descriptor(tx, self.real, args)
         return tx.unsupported("call", f"{cls.__qualname__}.{name}, written in C")
 
     def truth(self, tx: Frame) -> bool:
@@ -250,7 +289,7 @@ class ObjectValue(Value):
             return self.storage.key(tx)
         if not self.is_new and not self._changed():
             return self.real
-        return tx.unsupported("dict-key", f"an object of {self.cls.__name__}, which has a hash of its own, as a key")
+        return ProtocolKey(tx, self)
 
     def _changed(self) -> bool:
         return bool(self.written_slots) or (
@@ -272,6 +311,10 @@ class ObjectValue(Value):
             self._fill_new(cg)
         elif self.storage is not None and self.source is not None and hasattr(self.storage, "replay"):
             self.storage.replay(cg)
+        if self.class_changed:
+            cg.load_object(self.cls)
+            cg.load(self)
+            cg.store_attr("__class__")
         for name in self.written_slots:
             value = self.slots[name]
             self._emit_object_method(cg, "__delattr__" if value is None else "__setattr__", name, value)
@@ -324,6 +367,12 @@ class ObjectValue(Value):
 
     def __repr__(self) -> str:
         return f"Object({self.cls.__qualname__}, {self.source or 'new'})"
+
+
+def _same_layout(old: type, new: Any) -> bool:
+    """Whether an object of one Python class may become one of the other: no slots, no C parts."""
+    classes = [cls for cls in (*old.__mro__, *new.__mro__) if cls is not object]
+    return not any(is_c_class(cls) or "__slots__" in vars(cls) for cls in classes)
 
 
 def has_instance_dict(cls: type) -> bool:

@@ -31,6 +31,7 @@ class PartialValue(Value):
     def __init__(self, function: Value, args: Value, keywords: Value, source: Source | None = None) -> None:
         super().__init__(source)
         self.function, self.args, self.keywords = function, args, keywords
+        self.attributes: dict[str, Value] = {}
 
     def python_type(self) -> type:
         return functools.partial
@@ -39,8 +40,13 @@ class PartialValue(Value):
         return True
 
     def get_attr(self, tx: Frame, name: str) -> Value:
-        parts = {"func": self.function, "args": self.args, "keywords": self.keywords}
+        parts = {"func": self.function, "args": self.args, "keywords": self.keywords, **self.attributes}
         return parts[name] if name in parts else super().get_attr(tx, name)
+
+    def set_attr(self, tx: Frame, name: str, value: Value) -> None:
+        if self.source is not None:
+            super().set_attr(tx, name, value)
+        self.attributes[name] = value
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         assert isinstance(self.args, TupleValue) and isinstance(self.keywords, DictValue)
@@ -54,6 +60,11 @@ class PartialValue(Value):
         for value in (self.function, *self.args.items, *named.values()):
             cg.load(value)
         cg.call(1 + len(self.args.items) + len(named), tuple(named))
+        for name, value in self.attributes.items():
+            cg.copy()
+            cg.load(value)
+            cg.swap()
+            cg.store_attr(name)
 
 
 @constructs(functools.partial)

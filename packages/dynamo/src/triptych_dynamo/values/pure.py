@@ -12,7 +12,6 @@ import datetime
 import decimal
 import enum
 import fractions
-import functools
 import importlib.metadata
 import importlib.util
 import inspect
@@ -60,7 +59,7 @@ _FUNCTIONS: frozenset[Any] = frozenset(
         *(typing.get_origin, typing.get_args, typing.get_type_hints),
         *(importlib.metadata.version, importlib.util.find_spec, importlib.import_module, shutil.which),
         *(platform.system, platform.machine, platform.python_version, os.cpu_count),
-        *(abc.get_cache_token, str.maketrans, math.prod, functools.cmp_to_key, uuid.UUID),
+        *(abc.get_cache_token, str.maketrans, math.prod, uuid.UUID),
     }
 )
 

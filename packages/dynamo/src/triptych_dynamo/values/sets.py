@@ -323,3 +323,10 @@ def wrap_set(tx: Frame, obj: Any, source: Source | None) -> Value:
 @builds_literal(set, frozenset)
 def _set_literal(tx: Frame, obj: Any) -> Value:
     return SetValue.of(tx, [literal(tx, item) for item in obj], type(obj))
+
+
+@SET("__reduce_ex__", "__reduce__")
+def _reduce(self: SetValue, tx: Frame, protocol: Value | None = None) -> Value:
+    """What `copy` asks for: the class and the members."""
+    members = tx.trace.make_sequence(list, list(self.iterate(tx)))
+    return tx.trace.make_tuple([tx.wrap(self.cls, None), tx.trace.make_tuple([members]), none(tx)])

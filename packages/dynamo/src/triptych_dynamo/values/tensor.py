@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from triptych_dynamo.runtime_tensors import as_class
 from triptych_dynamo.sources import GradSource
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
@@ -55,9 +56,7 @@ _BREAKS: dict[str, str] = {
     "__bool__": "truth",
     "numpy": "numpy",
     "__array__": "numpy",
-    "backward": "backward",
     "register_hook": "backward",
-    "retain_grad": "backward",
     "register_post_accumulate_grad_hook": "backward",
     "data_ptr": "data-dependent",
     "untyped_storage": "graph-output",
@@ -69,7 +68,6 @@ _BREAKS: dict[str, str] = {
     "__str__": "input-output",
     "__format__": "input-output",
     "__reduce_ex__": "input-output",
-    "__deepcopy__": "input-output",
     "__dlpack__": "graph-output",
 }
 
@@ -104,8 +102,8 @@ class TensorValue(Value):
         tx.trace.autograd_read |= name in _AUTOGRAD
         if name in _FACTS:
             return tx.constant(getattr(self.fake, name))
-        if name in _ATTRIBUTES:
-            return _ATTRIBUTES[name](self, tx)
+        if name in ATTRIBUTES:
+            return ATTRIBUTES[name](self, tx)
         if name in _VIEWS:
             return tx.call_graph(getattr, [self, name])
         static = getattr(self.cls, name, None)
@@ -130,7 +128,7 @@ class TensorValue(Value):
     # -- calls ---------------------------------------------------------------------------------------------------------
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         tx.trace.autograd_read |= name in _AUTOGRAD
-        handler = _METHODS.get(name)
+        handler = METHODS.get(name)
         if handler is not None:
             result = handler(self, tx, args, kwargs)
             if result is not None:
@@ -157,7 +155,21 @@ class TensorValue(Value):
         return tx.trace.shapes.size_value(tx, self, dim % self.fake.ndim, size)
 
     def reconstruct(self, cg: Writer) -> None:
+        differentiation = cg.trace.differentiation
+        if differentiation.rebuild(cg, self):
+            return
+        if self.cls is not torch.Tensor:
+            cg.load_object(as_class)
+            cg.load_graph_output(self.node)
+            cg.load_object(self.cls)
+            cg.call(2)
+            return
         cg.load_graph_output(self.node)
+        if self in differentiation.retained:
+            cg.copy()
+            cg.load_attr("retain_grad")
+            cg.call(0)
+            cg.pop()
 
     def __repr__(self) -> str:
         return f"Tensor({self.node.name}: {tuple(self.fake.shape)}, {self.fake.dtype})"
@@ -198,26 +210,22 @@ def _shape(tensor: TensorValue, tx: Frame) -> Value:
 
 
 def _grad(tensor: TensorValue, tx: Frame) -> Value:
+    written = tx.trace.tensor_attributes.written(tensor, "grad")
+    if written is not None:
+        return written
     if tensor.source is None:
-        return ConstantValue(None) if not tensor.fake.is_leaf else tx.unsupported("backward", "reading .grad")
+        return ConstantValue(None)
     real = tx.trace.inputs.real_tensor(tensor)
     return tx.wrap(real.grad, GradSource(tensor.source))
-
-
-def _grad_fn(tensor: TensorValue, tx: Frame) -> Value:
-    if tensor.fake.grad_fn is None:
-        return ConstantValue(None)
-    return tx.unsupported("backward", "reading .grad_fn")
 
 
 def _nbytes(tensor: TensorValue, tx: Frame) -> Value:
     return tx.constant(tensor.fake.nbytes)
 
 
-_ATTRIBUTES: dict[str, Callable[[TensorValue, Any], Value]] = {
+ATTRIBUTES: dict[str, Callable[[TensorValue, Any], Value]] = {
     "shape": _shape,
     "grad": _grad,
-    "grad_fn": _grad_fn,
     "nbytes": _nbytes,
     "__class__": lambda tensor, tx: tx.constant(tensor.cls),
     "_version": lambda tensor, tx: tx.unsupported("attribute", "reading ._version"),
@@ -281,7 +289,40 @@ def _hash(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict[str, V
     return tx.unsupported("data-dependent", "the hash of a tensor is its address")
 
 
-_METHODS: dict[str, Callable[..., Value | None]] = {
+def is_dense(fake: torch.Tensor) -> bool:
+    """Whether a tensor fills its memory without gaps or overlaps."""
+    expected = 1
+    for size, stride in sorted(zip(fake.shape, fake.stride(), strict=True), key=lambda pair: (pair[1], pair[0])):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected = expected * size
+    return True
+
+
+def _deep_copy(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """`copy.deepcopy(tensor)`: of a leaf, or of a tensor without gradients, whose memory is its own."""
+    fake = tensor.fake
+    if not fake.is_leaf:
+        text = (
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
+            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+            "see https://github.com/pytorch/pytorch/pull/103001"
+        )
+        tx.raise_python(RuntimeError, text)
+    if tensor.cls is not torch.Tensor or fake.is_conj() or fake.is_neg():
+        return tx.unsupported("input-output", f"copying a {tensor.cls.__name__}")
+    whole = fake.untyped_storage().nbytes() == fake.nbytes and fake.storage_offset() == 0
+    if not whole or not is_dense(fake):
+        return tx.unsupported("input-output", "copying a tensor that shows a part of its memory")
+    copied = tx.call_graph("clone", [tx.call_graph("detach", [tensor])])
+    if fake.requires_grad:
+        copied = tx.call_graph("requires_grad_", [copied])
+    args[0].call_method(tx, "__setitem__", [tx.call(tx.wrap(id, None), [tensor]), copied], {})
+    return copied
+
+
+METHODS: dict[str, Callable[..., Value | None]] = {
     "size": _size,
     "numel": _numel,
     "nelement": _numel,
@@ -290,6 +331,7 @@ _METHODS: dict[str, Callable[..., Value | None]] = {
     "is_contiguous": _contiguous,
     "type": _type,
     "__hash__": _hash,
+    "__deepcopy__": _deep_copy,
     "__pos__": _same_value,
 }
 

@@ -172,7 +172,6 @@ def wrap_custom_op(tx: Frame, obj: CustomOpDef, source: Source | None) -> Value:
 
 # -- breaks ------------------------------------------------------------------------------------------------------------
 _BREAKS: dict[str, tuple[Any, ...]] = {
-    "backward": (torch.autograd.backward,),
     "input-output": (torch.save, torch.load, torch.set_printoptions),
     "random-state": (
         *(torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state),

@@ -24,12 +24,10 @@ from triptych_dynamo._torch_compat import (
 )
 from triptych_dynamo._torch_compat import transform_functions as functions
 from triptych_dynamo.polyfills import transforms as models
-from triptych_dynamo.values import iterators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.common import constant_of, none
 from triptych_dynamo.values.functions import wrap_function
-from triptych_dynamo.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
@@ -153,22 +151,3 @@ builtin(load_batching_rules)(_load_decompositions)
 def _saved_tensor_hooks(tx: Frame, *args: Value) -> Value:
     """The graph has no such hooks inside a transform."""
     return none(tx)
-
-
-def outputs_of(tx: Frame, args: tuple[Value, ...], kwargs: dict[str, Value]) -> list[Value]:
-    """The differentiated outputs of a call of `torch.autograd.grad`."""
-    outputs = args[0] if args else kwargs["outputs"]
-    return [outputs] if isinstance(outputs, TensorValue) else iterators.items_of(tx, outputs)
-
-
-def _is_wrapped(value: Value) -> bool:
-    """Whether a tensor belongs to a level of a transform, an ended one included."""
-    return isinstance(value, TensorValue) and functions.is_functorch_wrapped_tensor(value.fake)
-
-
-@builtin(torch.autograd.grad)
-def _grad(tx: Frame, *args: Value, **kwargs: Value) -> Value:
-    """A node of the graph inside a transform; elsewhere the gradients belong to the program around the graph."""
-    if functions.maybe_current_level() is None and not any(_is_wrapped(item) for item in outputs_of(tx, args, kwargs)):
-        return tx.unsupported("backward", "torch.autograd.grad")
-    return tx.call_graph(torch.autograd.grad, list(args), kwargs)

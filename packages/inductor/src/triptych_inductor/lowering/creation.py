@@ -48,7 +48,7 @@ def full(ctx: Context, *args: Any, **kwargs: Any) -> LazyTensor:
     return filled(ctx, value)
 
 
-@register_lowering(aten.zeros, aten.zeros_like, aten.new_zeros)
+@register_lowering(aten.zeros, aten.zeros_like, aten.new_zeros, aten._efficientzerotensor)
 def zeros(ctx: Context, *_: Any, **__: Any) -> LazyTensor:
     return filled(ctx, 0)
 

@@ -1,0 +1,41 @@
+"""Functions that carry marks of `torch.compiler`: what torch disabled for its own compiler, and what the program did.
+
+torch keeps its compiler out of functions of its own, such as the steps of optimizers: those are traced as what they are. A
+function that the program disabled is a graph break.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch._compile
+
+from triptych_dynamo.sources import Source
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.common import is_trusted_name
+from triptych_dynamo.values.directives import DirectiveValue
+from triptych_dynamo.values.registry import wraps_if
+
+if TYPE_CHECKING:
+    from triptych_dynamo.interpreter.frame import Frame
+
+_LAZY = torch._compile._disable_dynamo(lambda: None).__code__  # that of every function disabled at its definition
+_INNER = "_torchdynamo_orig_callable"
+
+
+def _is_marked(obj: Any) -> bool:
+    return type(obj) is FunctionType and (obj.__code__ is _LAZY or bool(vars(obj).get("_torchdynamo_disable")))
+
+
+@wraps_if(_is_marked, order=70)
+def wrap_disabled_function(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A function under one of the marks."""
+    inner = vars(obj).get(_INNER) or vars(obj).get("__wrapped__")
+    if inner is None:
+        return tx.unsupported("disabled", obj.__qualname__)
+    tx.guard("is", source, obj)
+    if is_trusted_name(getattr(inner, "__module__", None) or ""):
+        return tx.wrap(inner, None)
+    text = f"{inner.__qualname__}, disabled with torch.compiler.disable"
+    return DirectiveValue(obj, lambda tx, args, kwargs: tx.unsupported("disabled", text), source)
