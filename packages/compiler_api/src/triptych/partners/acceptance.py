@@ -21,13 +21,14 @@ class Partner(Protocol):
     """A third party's compiler of static, functional ATen graphs.
 
     name: of the backend. dtypes: of tensors it computes with as torch does. devices: device types it takes tensors of.
-    denied: operators that it converts otherwise than torch computes them, with the difference.
     """
 
     name: str
     dtypes: frozenset[torch.dtype]
     devices: frozenset[str]
-    denied: dict[Any, str]
+
+    def refuses(self, target: Any, dtypes: set[torch.dtype]) -> str:
+        """Why it shall not take an operator with results of these dtypes, although it converts it; "" where it may."""
 
     def convert(self, gm: GraphModule) -> Any:
         """The graph in the partner's own form; raises whatever the partner raises where it has none."""
@@ -69,7 +70,7 @@ class Acceptance:
         """Whether it is the operator itself that the partner cannot take, so that others may do in its place."""
         if node.target is operator.getitem or self(node):
             return False
-        return node.target in self.partner.denied or not self._static_reason(node)
+        return bool(self._refusal(node)) or not self._static_reason(node)
 
     def _reason(self, node: Node) -> str:
         """Why not; "" where it does."""
@@ -88,8 +89,9 @@ class Acceptance:
             return "it writes to its input"
         if torch.Tag.nondeterministic_seeded in target.tags:
             return "it draws random numbers"
-        if target in self.partner.denied:
-            return self.partner.denied[target]
+        refusal = self._refusal(node)
+        if refusal:
+            return refusal
         several = isinstance(node.meta.get("val"), (tuple, list))
         if several and any(user.target is not operator.getitem for user in node.users):
             return "its results are used as one list"
@@ -101,6 +103,9 @@ class Acceptance:
             if reason:
                 return reason
         return ""
+
+    def _refusal(self, node: Node) -> str:
+        return self.partner.refuses(node.target, {v.dtype for v in values_of(node) if isinstance(v, torch.Tensor)})
 
     def _value_reason(self, value: Any) -> str:
         if not isinstance(value, torch.Tensor):

@@ -91,7 +91,10 @@ class OnnxRuntime:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.devices = frozenset({options.device})
-        self.denied: dict[Any, str] = {}
+
+    def refuses(self, target: Any, dtypes: set[torch.dtype]) -> str:
+        """Nothing: the rules are ours."""
+        return ""
 
     def convert(self, gm: GraphModule) -> Any:
         """The model, for which the runtime has all kernels; raises where a rule or a kernel is missing."""

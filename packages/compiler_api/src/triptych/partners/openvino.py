@@ -36,6 +36,34 @@ OV_TYPES = {
 }
 
 
+# Operators that OpenVINO converts to something that gives other numbers than torch, and those with integers only.
+_OTHER = "OpenVINO gives other numbers"
+DENIED: dict[Any, str] = {
+    op: _OTHER
+    for op in (
+        aten.var.correction,
+        aten.var_mean.correction,
+        aten.std.correction,
+        aten._safe_softmax.default,
+        aten._cdist_forward.default,
+        aten.erfinv.default,
+        aten.topk.default,
+        aten.gcd.default,
+        aten.repeat.default,
+    )
+}
+INTEGERS_DENIED: dict[Any, str] = {
+    op: f"{_OTHER} for integers"
+    for op in (
+        aten.div.Tensor_mode,
+        aten.div.Scalar_mode,
+        aten.floor_divide.default,
+        aten.avg_pool2d.default,
+        aten.avg_pool3d.default,
+    )
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """Options of the backend.
@@ -106,7 +134,12 @@ class OpenVino:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.denied = {_operator(name): "disabled by option" for name in options.disabled_ops} | DENIED
+        self._denied = {_operator(name): "disabled by option" for name in options.disabled_ops} | DENIED
+
+    def refuses(self, target: Any, dtypes: set[torch.dtype]) -> str:
+        """Rows of the tables above."""
+        integral = any(not dtype.is_floating_point for dtype in dtypes)
+        return self._denied.get(target) or (INTEGERS_DENIED.get(target, "") if integral else "")
 
     def convert(self, gm: GraphModule) -> Any:
         """An `openvino.Model`; raises OpConversionFailure with the operators that have no rule."""
@@ -120,27 +153,24 @@ class OpenVino:
         return model
 
     def build(self, gm: GraphModule) -> Executable:
-        """A function that runs the compiled model on the memory of its inputs, without copying them."""
+        """A function that runs the compiled model on the memory of its inputs, without copying them.
+
+        Results are copied: where OpenVINO finds that a result is an input, the two share memory.
+        """
         openvino = host.require("openvino", "openvino", NAME)
         compiled = _core().compile_model(self.convert(gm), self.options.device, self.options.properties())
         request, lock = compiled.create_infer_request(), threading.Lock()
-        results = _results(gm)
+        names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+        used = [k for k, name in enumerate(names) if any(name in value.get_names() for value in compiled.inputs)]
+        dtypes = [dtype for _, dtype in _results(gm)]
 
         def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-            outputs = [torch.empty(shape, dtype=dtype) for shape, dtype in results]
-            given = [_shared(openvino, tensor.contiguous()) for tensor in inputs]
+            given = {names[k]: _shared(openvino, inputs[k].contiguous()) for k in used}
             with lock:
-                for k, tensor in enumerate(given):
-                    request.set_input_tensor(k, tensor)
-                for k, output in enumerate(outputs):
-                    request.set_output_tensor(k, _shared(openvino, output))
-                request.infer()
-            return outputs
+                request.infer(given)
+                return [_copied(request.get_output_tensor(k), dtype) for k, dtype in enumerate(dtypes)]
 
         return run
-
-
-DENIED: dict[Any, str] = {}
 
 
 def _operator(name: str) -> Any:
@@ -164,6 +194,14 @@ def _check_results(model: Any, gm: GraphModule) -> None:
         found.append((list(output.get_shape()) if shape.is_static else None, output.get_element_type().get_type_name()))
     if expected != found:
         raise ValueError(f"converted, it gives {found} where torch gives {expected}")
+
+
+def _copied(tensor: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor of torch with the elements of an `openvino.Tensor`."""
+    array = tensor.data
+    if dtype == torch.bfloat16:
+        return torch.from_numpy(array.view("int16").copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
 
 
 def _shared(openvino: Any, tensor: torch.Tensor) -> Any:

@@ -73,11 +73,14 @@ class Tvm:
     dtypes = frozenset(
         (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool)
     )
-    denied = DENIED
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.devices = frozenset({options.device})
+
+    def refuses(self, target: Any, dtypes: set[torch.dtype]) -> str:
+        """Rows of the table above."""
+        return DENIED.get(target, "")
 
     def convert(self, gm: GraphModule) -> Any:
         """The relax module; raises where relax has no form of an operator, or gives it another shape or dtype."""
