@@ -12,30 +12,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import subprocess
-import sys
-import tempfile
-import time
 import warnings
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-DTYPES = "float32,bfloat16,int64,bool"
-BAD = ("wrong", "failed", "crashed")
-
-
-def cases(device: str, dtypes: list[str], only: list[str]) -> list[tuple[str, str, str]]:
-    """(op, variant, dtype) of everything that is swept, in a fixed order."""
-    import torch
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    return [
-        (op.name, op.variant_test_name, name)
-        for op in op_db
-        for name in dtypes
-        if (not only or any(part in op.name for part in only)) and getattr(torch, name) in op.supported_dtypes(device)
-    ]
+from tools import shards
 
 
 def run(function: Any, leaves: list[Any], differentiable: bool) -> tuple[Any, ...]:
@@ -140,102 +121,34 @@ def check_sample(op: Any, sample: Any, dtype: Any, kinds: Any) -> dict[str, Any]
     return {"state": "wrong", "why": why} if why else {"state": "right"}
 
 
-def run_shard(given: argparse.Namespace) -> None:
-    """Sweep every n-th case from `--start` on; JSON lines into `--log`."""
-    import torch
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    end = time.monotonic() + given.seconds
-    table = {(op.name, op.variant_test_name): op for op in op_db}
-    number, total = map(int, given.shard.split("/"))
-    mine = cases(given.device, given.dtypes.split(","), _parts(given.only))[number::total]
-    with open(given.log, "a", encoding="utf-8") as log:
-        for position, (name, variant, dtype_name) in enumerate(mine):
-            if position < given.start or time.monotonic() > end:
-                continue
-            head = {"position": position, "op": name, "variant": variant, "dtype": dtype_name}
-            log.write(json.dumps(head | {"state": "started"}) + "\n")
-            log.flush()
-            op, dtype = table[(name, variant)], getattr(torch, dtype_name)
-            result: dict[str, Any] = {"state": "no sample"}
-            for sample in itertools.islice(op.sample_inputs(given.device, dtype), given.samples):
-                try:
-                    result = check_sample(
-                        op, sample, dtype, op.supported_backward_dtypes(given.device) if op.supports_autograd else ()
-                    )
-                except Exception as error:
-                    result = {"state": "failed", "why": f"{type(error).__name__}: {str(error).strip()[:400]}"}
-                if result["state"] in BAD:
-                    break
-            log.write(json.dumps(head | result) + "\n")
-            log.flush()
-
-
-def _parts(text: str) -> list[str]:
-    return [part for part in text.split(",") if part]
-
-
-def _results(log: Path) -> list[dict[str, Any]]:
-    last: dict[int, dict[str, Any]] = {}
-    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
-        item = json.loads(line)
-        last[item["position"]] = item
-    return [item | {"state": "crashed"} if item["state"] == "started" else item for item in last.values()]
-
-
-def sweep(given: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    """Run all shards to their end, starting dead ones again behind the op that ended them."""
-    end = time.monotonic() + given.seconds
-    logs = [folder / f"shard{k}.jsonl" for k in range(given.shards)]
-
-    def start(k: int, position: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tools.sweep_ops", "--shard", f"{k}/{given.shards}", "--log", str(logs[k])]
-        command += ["--start", str(position), "--seconds", str(end - time.monotonic()), "--dtypes", given.dtypes]
-        command += ["--only", given.only, "--samples", str(given.samples), "--device", given.device]
-        return subprocess.Popen(command, stderr=subprocess.DEVNULL)
-
-    running = {k: start(k, 0) for k in range(given.shards)}
-    while running and time.monotonic() < end + 10:
-        time.sleep(0.5)
-        for k, process in list(running.items()):
-            if process.poll() is None:
-                continue
-            del running[k]
-            if process.returncode != 0 and time.monotonic() < end:
-                running[k] = start(k, max((item["position"] for item in _results(logs[k])), default=-1) + 1)
-    for process in running.values():
-        process.kill()
-    return [item for log in logs for item in _results(log)]
+def check_case(op: Any, dtype: Any, given: argparse.Namespace) -> dict[str, Any]:
+    """The first samples of an operator; the result of the first bad one, or of the last."""
+    kinds = op.supported_backward_dtypes(given.device) if op.supports_autograd else ()
+    result: dict[str, Any] = {"state": "no sample"}
+    for sample in itertools.islice(op.sample_inputs(given.device, dtype), given.samples):
+        result = check_sample(op, sample, dtype, kinds)
+        if result["state"] in shards.BAD:
+            break
+    return result
 
 
 def main() -> int:
     """Sweep, print what is bad and the counts; the exit status is 1 when anything is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtypes", default=DTYPES)
-    parser.add_argument("--samples", type=int, default=1)
-    parser.add_argument("--shards", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=3000)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--out", default="")
-    for hidden in ("shard", "log"):
-        parser.add_argument(f"--{hidden}", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--start", type=int, default=0, help=argparse.SUPPRESS)
+    shards.add_arguments(parser, dtypes="float32,bfloat16,int64,bool", shards=2, seconds=3000, device="cpu")
     given = parser.parse_args()
     if given.shard:
-        run_shard(given)
+        import torch
+
+        warnings.simplefilter("ignore")
+        torch.set_num_threads(1)
+        table = shards.operators()
+        shards.run_shard(
+            given, lambda case: check_case(table[case[:2]], getattr(torch, case[2]), given), lambda error: False
+        )
         return 0
-    with tempfile.TemporaryDirectory() as name:
-        results = sweep(given, Path(name))
-    bad = sorted((r for r in results if r["state"] in BAD), key=lambda r: (r["state"], r["op"], r["dtype"]))
-    for r in bad:
-        print(f"{r['state']:8} {r['op']} {r['variant']} {r['dtype']}: {r.get('why', '')[:260]}")
-    for (dtype, state), count in sorted(Counter((r["dtype"], r["state"]) for r in results).items()):
-        print(f"{dtype:10} {state:10} {count:6}")
-    total = len(cases(given.device, given.dtypes.split(","), _parts(given.only)))
-    print(f"{len(results)} of {total} swept, {len(bad)} bad")
+    results, _ = shards.sweep("tools.sweep_ops", given)
+    bad = shards.show(results, len(shards.cases(given)))
     if given.out:
         Path(given.out).mkdir(parents=True, exist_ok=True)
         (Path(given.out) / f"sweep_{given.device}.json").write_text(json.dumps(results, indent=1))

@@ -11,42 +11,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import itertools
-import json
-import os
-import subprocess
 import sys
-import tempfile
-import time
 import types
 import unittest
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
+from tools import shards
 from tools.gpu import common
-
-DTYPES = ("float32", "bfloat16", "int64")
 
 if (
     importlib.util.find_spec("expecttest") is None
 ):  # torch's test utilities want a class of it, which this sweep never uses
     sys.modules["expecttest"] = types.ModuleType("expecttest")
     sys.modules["expecttest"].TestCase = unittest.TestCase  # type: ignore[attr-defined]
-
-
-def cases(dtypes: list[str], only: list[str]) -> list[tuple[str, str, str]]:
-    """(op, variant, dtype) of everything that is swept, in a fixed order."""
-    import torch
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    found = []
-    for op in op_db:
-        if only and not any(part in op.name for part in only):
-            continue
-        for name in dtypes:
-            if getattr(torch, name) in op.supported_dtypes("cuda"):
-                found.append((op.name, op.variant_test_name, name))
-    return found
 
 
 def check_case(op: Any, dtype: Any) -> dict[str, Any]:
@@ -94,106 +71,27 @@ def check_case(op: Any, dtype: Any) -> dict[str, Any]:
     return {"state": "kernel" if not compiled.fallbacks else "fallback", **facts}
 
 
-def run_shard(given: argparse.Namespace) -> None:
-    """Sweep every n-th case, from `--start` on; one JSON line a case."""
-    import torch
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    torch.backends.cuda.matmul.allow_tf32 = False
-    clock = common.Clock(given.seconds)
-    table = {(op.name, op.variant_test_name): op for op in op_db}
-    number, total = map(int, given.shard.split("/"))
-    mine = cases(given.dtypes.split(","), [p for p in given.only.split(",") if p])[number::total]
-    with open(given.log, "a", encoding="utf-8") as log:
-        for position, (name, variant, dtype) in enumerate(mine):
-            if position < given.start:
-                continue
-            if clock.left < 5:
-                break
-            head = {"position": position, "op": name, "variant": variant, "dtype": dtype}
-            log.write(json.dumps(head | {"state": "started"}) + "\n")
-            log.flush()
-            start = time.perf_counter()
-            try:
-                result = check_case(table[(name, variant)], getattr(torch, dtype))
-            except Exception as error:
-                result = {"state": "failed", "why": f"{type(error).__name__}: {str(error).strip()[-600:]}"}
-                if "CUDA error" in str(error) or "device-side" in str(error):
-                    raise
-            log.write(json.dumps(head | result | {"seconds": round(time.perf_counter() - start, 2)}) + "\n")
-            log.flush()
+def _is_fatal(error: Exception) -> bool:
+    """Whether an error means that the process can use the GPU no more."""
+    return "CUDA error" in str(error) or "device-side" in str(error)
 
 
-def _start_shard(
-    given: argparse.Namespace, number: int, log: Path, start: int, seconds: float
-) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tools.gpu.ops", "--shard", f"{number}/{given.shards}", "--log", str(log)]
-    command += ["--start", str(start), "--seconds", str(seconds), "--dtypes", given.dtypes, "--only", given.only]
-    environment = {**os.environ, "TRIPTYCH_BUILD_WORKERS": "1", "OMP_NUM_THREADS": "1"}
-    with open(log.with_suffix(".err"), "ab") as errors:
-        return subprocess.Popen(command, env=environment, stdout=errors, stderr=errors)
-
-
-def _results(log: Path) -> list[dict[str, Any]]:
-    """Final line of each case; one that was only started is a crash."""
-    last: dict[int, dict[str, Any]] = {}
-    if log.exists():
-        for line in log.read_text(encoding="utf-8").splitlines():
-            item = json.loads(line)
-            last[item["position"]] = item
-    return [item | {"state": "crashed"} if item["state"] == "started" else item for item in last.values()]
-
-
-def sweep(given: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    """Run all shards to their end, starting dead ones again behind the op that ended them."""
-    clock = common.Clock(given.seconds - 10)
-    logs = [folder / f"shard{k}.jsonl" for k in range(given.shards)]
-    running = {k: _start_shard(given, k, log, 0, clock.left) for k, log in enumerate(logs)}
-    while running and clock.left > 0:
-        time.sleep(1)
-        for k, process in list(running.items()):
-            if process.poll() is None:
-                continue
-            del running[k]
-            done = _results(logs[k])
-            if process.returncode != 0 and clock.left > 30:
-                start = max((item["position"] for item in done), default=-1) + 1
-                running[k] = _start_shard(given, k, logs[k], start, clock.left)
-    for process in running.values():
-        process.kill()
-    return [item for log in logs for item in _results(log)]
-
-
-def main() -> None:
-    """Sweep and print counts, failures first."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", default="")
-    parser.add_argument("--seconds", type=float, default=500)
-    parser.add_argument("--shards", type=int, default=12)
-    parser.add_argument("--dtypes", default=",".join(DTYPES))
-    parser.add_argument("--only", default="")
-    parser.add_argument("--shard", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--log", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--start", type=int, default=0, help=argparse.SUPPRESS)
+def main() -> int:
+    """Sweep and print counts, failures first; the exit status is 1 when anything is bad."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    shards.add_arguments(parser, dtypes="float32,bfloat16,int64", shards=12, seconds=500, device="cuda")
     given = parser.parse_args()
+    import torch
+
     if given.shard:
-        run_shard(given)
-        return
-    with tempfile.TemporaryDirectory() as name:
-        results = sweep(given, Path(name))
-        errors = "\n".join(p.read_text(errors="replace")[-1500:] for p in Path(name).glob("*.err"))
+        torch.backends.cuda.matmul.allow_tf32 = False
+        table = shards.operators()
+        shards.run_shard(given, lambda case: check_case(table[case[:2]], getattr(torch, case[2])), _is_fatal)
+        return 0
+    results, errors = shards.sweep("tools.gpu.ops", given, {"TRIPTYCH_BUILD_WORKERS": "1", "OMP_NUM_THREADS": "1"})
     common.write(given.out, "ops.json", {"facts": common.facts(), "results": results, "errors": errors[-8000:]})
-    bad = [r for r in results if r["state"] in ("wrong", "failed", "crashed")]
-    for r in sorted(bad, key=lambda r: (r["state"], r["op"])):
-        print(f"{r['state']:8} {r['op']} {r['variant']} {r['dtype']}: {r.get('why', '')[-220:]}")
-    print(common.table(["dtype", "state", "count"], sorted((d, s, c) for (d, s), c in _counts(results).items())))
-    swept = len(cases(given.dtypes.split(","), [p for p in given.only.split(",") if p]))
-    print(f"{len(results)} of {swept} swept, {len(bad)} bad")
-
-
-def _counts(results: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
-    return Counter((r["dtype"], r["state"]) for r in results)
+    return 1 if shards.show(results, len(shards.cases(given))) else 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
