@@ -37,6 +37,7 @@ SAYS_NOTHING = {
     "index arithmetic": lambda n: no_padding(n),
     "ones": lambda n: torch.ones(n, n, dtype=torch.bool),
     "combined": lambda n: no_padding(n) & torch.ones((), dtype=torch.bool),
+    "zeros where seen": lambda n: torch.where(no_padding(n), torch.zeros(2, 3, n, n), torch.finfo(torch.float32).min),
     "zeros added": lambda n: torch.zeros(1, 1, n, n),
 }
 HIDES_THE_FUTURE = {
@@ -78,6 +79,16 @@ def test_mask_that_matters_stays(name):
     run = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=MATTERS[name](8))
     assert attention_node(run, *queries())[0] is not None
     check_against_eager(run, *[grad(2, 3, 8, 16)] * 3)
+
+
+def test_large_masks_are_evaluated_where_they_repeat():
+    length = 2048  # 2 * 3 * 2048 * 2048 elements, more than are looked at one by one
+    mask = lambda: torch.where(no_padding(length), torch.zeros(2, 3, length, length), -1e9)
+    run = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask())
+    fake = torch._subclasses.FakeTensorMode()
+    with fake:
+        arguments = [torch.empty(2, 3, length, 8) for _ in range(3)]
+    assert attention_node(run, *arguments) == (None, False)
 
 
 def test_mask_from_an_input_stays():

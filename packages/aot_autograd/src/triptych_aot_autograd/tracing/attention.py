@@ -126,20 +126,53 @@ class _Evaluation:
             return True
         if facts.symbolic:
             return False
-        return compat.is_view_target(target) or torch.Size(facts.size).numel() <= LARGEST
+        cheap = compat.is_view_target(target) or target in UNIFORM or torch.Tag.pointwise in target.tags
+        return cheap or torch.Size(facts.size).numel() <= LARGEST
 
     def _compute(self, node: Node) -> torch.Tensor | None:
+        target: Any = node.target
+        facts = node.meta["facts"]
+        if target in UNIFORM:
+            number = UNIFORM[target](node.args)
+            return None if isinstance(number, Node) else torch.full((), number, dtype=facts.dtype).expand(facts.size)
         inputs = {n: self.value(n) for n in node.all_input_nodes if type(n.meta.get("facts")) is Facts}
         if any(v is None for v in inputs.values()):
             return None
-        if node.target is aten.expand.default:
+        if target is aten.expand.default:
             source: Any = inputs[node.args[0]]  # type: ignore[index]
             return source.expand(_repeats(node.args[1], source.shape))
         if len(inputs) != len(node.all_input_nodes):
             return None
+        if torch.Tag.pointwise in target.tags:
+            inputs = _without_repeats(inputs, facts.size)
+            if any(v.numel() > LARGEST for v in inputs.values() if v is not None):
+                return None
         args, kwargs = map_arg((node.args, node.kwargs), inputs.__getitem__)
-        args, kwargs = _on_cpu(args), {name: _on_cpu(v) for name, v in kwargs.items()}
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        result = target(*_on_cpu(args), **{name: _on_cpu(v) for name, v in kwargs.items()})
+        return result.expand(facts.size) if torch.Tag.pointwise in target.tags else result
+
+
+UNIFORM: dict[Any, Callable[[Any], Any]] = {
+    aten.zeros.default: lambda args: 0,
+    aten.zeros_like.default: lambda args: 0,
+    aten.new_zeros.default: lambda args: 0,
+    aten.ones.default: lambda args: 1,
+    aten.ones_like.default: lambda args: 1,
+    aten.new_ones.default: lambda args: 1,
+    aten.full.default: lambda args: args[1],
+    aten.full_like.default: lambda args: args[1],
+    aten.new_full.default: lambda args: args[2],
+    aten.scalar_tensor.default: lambda args: args[0],
+}
+"""Ops that fill their result with one number: which, from their arguments."""
+
+
+def _without_repeats(inputs: dict[Node, torch.Tensor | None], size: Any) -> dict[Node, torch.Tensor | None]:
+    """The operands of an elementwise op of this size, cut to one element along axes where all of them repeat."""
+    grown = {n: v.expand(*[1] * (len(size) - v.dim()), *v.shape) for n, v in inputs.items() if v is not None}
+    repeated = [all(v.size(d) == 1 or v.stride(d) == 0 for v in grown.values()) for d in range(len(size))]
+    cut = tuple([slice(0, 1) if r else slice(None) for r in repeated])
+    return {n: v[cut] for n, v in grown.items()}
 
 
 def _repeats(size: Any, source: torch.Size) -> list[int]:
