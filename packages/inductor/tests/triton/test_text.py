@@ -60,7 +60,22 @@ def looped_norm():
     return generate(kernel, H200, layout=relaid(kernel, walk=LOOPED, x=1, r=1024))
 
 
+def scan(rows, columns, facts=H200):
+    def body(i, r):
+        index = i[0] * columns + r[0]
+        ops.store("y", index, ops.cast(ops.scan("sum", ops.cast(ops.load("x", index), F32), F32), BF16))
+
+    stage = Stage(body, True, ("y = x.cumsum(-1)  # model.py:7",))
+    arguments = [TensorArg("x", BF16, rows * columns)], [TensorArg("y", BF16, rows * columns)]
+    return generate(Kernel("kernel_0", CUDA, (rows,), (columns,), [stage], *arguments), facts)
+
+
 CASES = {
+    "scan": lambda: scan(4096, 1000),
+    "scan_split": lambda: scan(2, 2**22),
+    "scan_amd": lambda: scan(4096, 1000, EXAMPLES["mi300"]),
+    "softmax_long": lambda: generate(softmax(4096, 100000, BF16), H200),
+    "sum_split_amd": lambda: generate(reduction("sum", F32, 100000, 96, 0, [F32]), EXAMPLES["mi300"]),
     "points": lambda: generate(gelu(), H200),
     "transposed": lambda: generate(transposed(), H200),
     "symbolic": lambda: generate(symbolic(), H200),

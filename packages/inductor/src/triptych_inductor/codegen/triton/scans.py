@@ -67,7 +67,7 @@ class ScanWriter(NodeWriter):
         running = self._named(f"lib.scan_{kind}({', '.join(block)}, {axis})", types)
         if self.loop is not None and not self.layout.row_programs:
             carry = self.start_carry(stage, node)
-            running = self._named(f"lib.join_{kind}({', '.join([*carry, *running])})", types)
+            running = self._joined(node, [*carry, *running])
             self.advance(node, carry, block)
         whole, place = self._whole(), self.place_of(self._whole())
         value = Text(running[0], types[0], whole, place)
@@ -92,9 +92,11 @@ class ScanWriter(NodeWriter):
 
     def start_carry(self, stage: StageFacts, node: Value) -> list[str]:
         """Names of the state that blocks hand on, set before the loop."""
-        outer = frozenset(d.position for d in self.layout.outer)
-        shape, masks = self.layout.shape(outer), self.mask(outer)
-        kept = self.carried.get((stage.number, node.number))
+        return self._start_state(node, frozenset(d.position for d in self.layout.outer), (stage.number, node.number))
+
+    def _start_state(self, node: Value, dims: frozenset[int], key: tuple[int, int] | None = None) -> list[str]:
+        shape, masks = self.layout.shape(dims), self.mask(dims)
+        kept = None if key is None else self.carried.get(key)
         names = []
         for k, (word, part) in enumerate(zip(SCANS[node.attrs[0]].start, self.scan_types(node), strict=True)):
             names.append(f"carry{self._carries}")
@@ -106,13 +108,26 @@ class ScanWriter(NodeWriter):
             self.head.append(f"{names[-1]} = {text}")
         return names
 
+    def gather(self, stage: StageFacts, node: Value) -> list[str]:
+        """Join the blocks of a loop element by element, where only the total of all is wanted (see `gathered`)."""
+        state, types = self._start_state(node, self._whole()), self.scan_types(node)
+        block = self.block_values(stage, node)
+        for name, new, part in zip(state, self._joined(node, [*state, *block]), types, strict=True):
+            self.line(f"{name} = {new}.to({text_of(part)})", LOOP)
+        return state
+
+    def gathered(self, node: Value, state: Sequence[str]) -> list[str]:
+        """After the loop: the total of what was gathered, one each outer point."""
+        total = f"lib.{SCANS[node.attrs[0]].total}({', '.join(state)}, {self._along().position})"
+        return [f"{name}{self.layout.keep()}" for name in self._named(total, self.scan_types(node))]
+
+    def _joined(self, node: Value, operands: Sequence[str]) -> list[str]:
+        return self._named(f"lib.join_{node.attrs[0]}({', '.join(operands)})", self.scan_types(node))
+
     def advance(self, node: Value, carry: Sequence[str], block: Sequence[str]) -> None:
         """Take a block's total into the carry."""
-        kind, types = node.attrs[0], self.scan_types(node)
-        total = f"lib.{SCANS[kind].total}({', '.join(block)}, {self._along().position})"
-        made = [f"{name}{self.layout.keep()}" for name in self._named(total, types)]
-        moved = self._named(f"lib.join_{kind}({', '.join([*carry, *made])})", types)
-        for name, new, part in zip(carry, moved, types, strict=True):
+        moved = self._joined(node, [*carry, *self.gathered(node, block)])
+        for name, new, part in zip(carry, moved, self.scan_types(node), strict=True):
             self.line(f"{name} = {new}.to({text_of(part)})", LOOP)
 
     def share_address(self) -> str:

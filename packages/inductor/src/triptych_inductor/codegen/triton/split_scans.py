@@ -41,12 +41,10 @@ def write_totals(
     assert writer.loop is not None and writer.layout.reduction is not None
     writer.loop += prologue.along(writer, writer.layout, writer.layout.reduction, "roffset + ")
     writer.run([(stage, node.args[0]) for stage, node in scans])
-    carries = []
-    for stage, node in scans:
-        carries.append(writer.start_carry(stage, node))
-        writer.advance(node, carries[-1], writer.block_values(stage, node))
+    states = [writer.gather(stage, node) for stage, node in scans]
     writer.close_loop([header])
     writer.forget_loop()
+    carries = [writer.gathered(node, state) for (_, node), state in zip(scans, states, strict=True)]
     outer = frozenset(d.position for d in writer.layout.outer)
     masks = writer.mask(outer)
     suffix = f", {' & '.join(masks)}" if masks else ""
