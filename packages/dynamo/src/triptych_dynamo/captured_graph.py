@@ -113,7 +113,8 @@ def _captured(result: CompiledFrame, function: FunctionType, owner: Any) -> Capt
     if module is None:
         module = fx.GraphModule(torch.nn.Module(), _empty_graph())
     output = next(node for node in module.graph.nodes if node.op == "output")
-    compiled = FunctionType(result.code, function.__globals__, function.__name__, None, function.__closure__)
+    closure = (*(function.__closure__ or ()), *result.cells)
+    compiled = FunctionType(result.code, function.__globals__, function.__name__, None, closure)
     return CapturedGraph(
         module,
         result.guards,

@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo import interpreter
@@ -54,6 +54,7 @@ class CompiledFrame:
         graph_module: the graph, or None when there is nothing to compute.
         break_reason: why the graph ends before the frame does.
         inputs: where the graph's placeholders are read.
+        cells: what the code's closure has behind the frame's own.
     """
 
     code: CodeType | None
@@ -61,6 +62,7 @@ class CompiledFrame:
     graph_module: fx.GraphModule | None = None
     break_reason: Unsupported | None = None
     inputs: dict[fx.Node, Source] = field(default_factory=dict)
+    cells: tuple[CellType, ...] = ()
 
 
 class Attempt:
@@ -139,7 +141,9 @@ class FrameCompiler:
             except Unsupported as error:
                 if self.options.fullgraph:
                     raise GraphBreakError(error) from error
-                if not plan.learn(attempt.trace, error):
+                learned = plan.learn(attempt.trace, error)
+                error.forget_frames()
+                if not learned:
                     return CompiledFrame(None, list(attempt.trace.guards.values()), None, error)
             except TracedException:
                 return None
@@ -177,10 +181,10 @@ class FrameCompiler:
     def _write(
         self, attempt: Attempt, writer: FrameCode, body: Callable[..., None], reason: Unsupported | None
     ) -> CompiledFrame:
-        code = writer.write(body)
+        code, cells = writer.write(body)
         attempt.trace.finish_guards()
         guards, inputs = list(attempt.trace.guards.values()), dict(attempt.trace.graph.inputs)
-        return CompiledFrame(code, guards, writer.graph_module, reason, inputs)
+        return CompiledFrame(code, guards, writer.graph_module, reason, inputs, cells)
 
 
 def _run_guarded(frame: Frame) -> tuple[Value | None, CutHere | None]:
@@ -202,7 +206,7 @@ def _run(frame: Frame) -> tuple[Value | None, CutHere | None]:
     try:
         return frame.run(), None
     except CutHere as cut:
-        return None, cut
+        return None, cut.with_traceback(None)  # with it, the cut and the frames that hold it would be a cycle
 
 
 def unhooked(compiled: Callable[..., Any]) -> Any:

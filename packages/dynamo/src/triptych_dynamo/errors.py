@@ -51,6 +51,10 @@ class Unsupported(Exception):
         name, _, number = self.user_line.rpartition(":")
         return linecache.getline(name, int(number)).strip() if number.isdigit() else ""
 
+    def forget_frames(self) -> None:
+        """Drop the tracer's frames, which hold the program's objects: the error is kept as a reason."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+
     def __str__(self) -> str:
         lines = [f"{self.kind.id} {self.kind.name}: {self.text}"]
         if self.user_line:

@@ -158,7 +158,7 @@ class CompiledRegion:
         program = compile_guards(result.guards, function.__code__)
         if result.code is None:
             return Entry(program, function.__code__, (), True, record)
-        return Entry(program, result.code, (), result.break_reason is not None, record)
+        return Entry(program, result.code, result.cells, result.break_reason is not None, record)
 
     def _tell(self, function: FunctionType, result: CompiledFrame, record: FrameRecord) -> None:
         log_frame(function.__code__, result, record)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.bytecode import Instruction, build
 from triptych_dynamo.emit.continuation import Continuation, Layout, free_names_of
+from triptych_dynamo.emit.kept_objects import FORGET_LOCALS
 from triptych_dynamo.emit.trampoline import Resume, finish
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class Continuations:
         for name in layout.parameters:
             code += build.load_set_fast(name)
         code += [*build.build("TUPLE", len(layout.parameters)), *build.call(count)]
-        if is_root:
-            code += build.call(1)
+        if is_root:  # its frame stays until the rest has run, and must not keep what the rest no longer needs
+            code += [build.one("NOP", FORGET_LOCALS), *build.call(1)]
         return [*code, *build.return_value()]
 
 

@@ -51,7 +51,7 @@ class Cut:
         self.parts = [self._part(frame, resume, frame is not frames[-1]) for frame in frames]
         self.root, *self.inner = self.parts
         self.codes = [part.inner_code() for part in self.inner]
-        for code in self.codes:
+        for code, _ in self.codes:
             own_code(code)
         self.after = self.root.rest()
 
@@ -121,7 +121,7 @@ class Cut:
 
     def _load_inner(self, cg: Writer, index: int) -> None:
         """Push the rest of the `index`-th inner frame, as a `Resume`."""
-        part, code = self.inner[index], self.codes[index]
+        part, (code, kept) = self.inner[index], self.codes[index]
         frame = part.frame
         cg.load_object(Resume)
         cg.load_object(part.layout)
@@ -134,10 +134,12 @@ class Cut:
             cg.load_const(None)
             for name in free:
                 cg.load(frame.cells[name])
-            cg.build("TUPLE", len(free))
+            for cell in kept:
+                cg.load_object(cell)
+            cg.build("TUPLE", len(free) + len(kept))
             cg.call(5)
         else:
-            cg.load_object(FunctionType(code, frame.scope.namespace))
+            cg.load_object(FunctionType(code, frame.scope.namespace, code.co_name, None, kept))
         count = 0
         for value in part.stack_values():
             if value is not NULL:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType
+from types import CellType, CodeType
 from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
 from triptych_dynamo.bytecode import Instruction, analysis, assemble, build
 from triptych_dynamo.emit.continuation import Layout, free_names_of, parameter_fields
+from triptych_dynamo.emit.kept_objects import forget_locals, keep_in_cells
 from triptych_dynamo.emit.writer import Usage, Writer, output_name
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.interpreter.program import program_of
@@ -47,16 +48,17 @@ class CodeShape:
         cells = first_cells(origin) if makes_cells else ()
         return cls(origin, parameters_of(origin), origin.co_freevars, cells)
 
-    def assemble(self, instructions: list[Instruction]) -> CodeType:
-        """The code object."""
-        fields = parameter_fields(self.origin, self.parameters, self.free)
+    def assemble(self, instructions: list[Instruction]) -> tuple[CodeType, tuple[CellType, ...]]:
+        """The code object, and the cells that its closure has behind `free`."""
+        rows = [*build.prologue(self.cells, len(self.free)), *forget_locals(instructions, self.cells)]
+        names, kept = keep_in_cells(rows)
+        fields = parameter_fields(self.origin, self.parameters, (*self.free, *names))
         if self.cells:
             fields["co_cellvars"] = self.origin.co_cellvars
-        prologue = build.prologue(self.cells, len(self.free))
         first_line = (self.origin.co_firstlineno, self.origin.co_firstlineno, 0, 0)
-        for row in [*prologue, *instructions]:
+        for row in rows:
             row.position = row.position or first_line
-        return assemble(analysis.remove_unreachable([*prologue, *instructions]), self.origin, **fields)
+        return assemble(analysis.remove_unreachable(rows), self.origin, **fields), kept
 
 
 def parameters_of(code: CodeType) -> tuple[str, ...]:
@@ -92,8 +94,8 @@ class FrameCode:
         self.compile_graph = compile_graph
         self.graph_module: fx.GraphModule | None = None
 
-    def write(self, body: Callable[[Writer], None]) -> CodeType:
-        """Run `body` twice (counting, emitting) around the compiled graph and assemble the result."""
+    def write(self, body: Callable[[Writer], None]) -> tuple[CodeType, tuple[CellType, ...]]:
+        """Run `body` twice (counting, emitting) around the compiled graph and assemble the result: code and cells."""
         cells = frozenset((*self.shape.free, *self.shape.cells))
         counting = Writer(self.trace, cells)
         body(counting)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType
+from types import CellType, CodeType
 from typing import TYPE_CHECKING
 
 from triptych_dynamo.bytecode import ExceptionRange, Instruction, analysis, build, copy_instructions
@@ -21,11 +21,13 @@ from triptych_dynamo.emit.continuation import (
     assemble_part,
     await_code,
     covered,
+    free_names_of,
     prologue_of,
     restored,
     stack_name,
     stop_handling,
 )
+from triptych_dynamo.emit.kept_objects import keep_in_cells
 from triptych_dynamo.emit.pops import BRANCH_EFFECTS, operands_of
 from triptych_dynamo.emit.trampoline import Resume
 from triptych_dynamo.interpreter.version import LOOP
@@ -52,7 +54,7 @@ class Successor:
 
 def run_piece(rest: Resume) -> object:
     """Run the next piece of a callee: its value, or a `Resume` when there is more to run."""
-    return rest.function(*rest.args)
+    return rest.run()
 
 
 class FramePart:
@@ -97,10 +99,12 @@ class FramePart:
         return Layout(self.frame.code, self.last if self.awaits else self.start, stack, self.names)
 
     # -- code --------------------------------------------------------------------------------------------------------
-    def inner_code(self) -> CodeType:
-        """The code that runs a frame of the cut that is not the root, up to where it hands on."""
+    def inner_code(self) -> tuple[CodeType, tuple[CellType, ...]]:
+        """The code that runs a frame of the cut that is not the root, up to where it hands on, and its own cells."""
         layout = self.layout
-        return assemble_part(layout, [*prologue_of(layout), *restored(layout, keep=True), *self.rest()])
+        rows = [*prologue_of(layout), *restored(layout, keep=True), *self.rest()]
+        names, kept = keep_in_cells(rows)
+        return assemble_part(layout, rows, co_freevars=(*free_names_of(layout.origin), *names)), kept
 
     def rest(self) -> list[Instruction]:
         """The frame's instructions with stubs behind the breaking one, entered at its start, the stack restored.

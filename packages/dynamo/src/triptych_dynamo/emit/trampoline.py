@@ -29,9 +29,14 @@ class Resume:
         self.function = function
         self.args = args
 
+    def run(self) -> Any:
+        """Run the rest, once; callers up the stack may hold on to this object, but not to what was alive in it."""
+        args, self.args = self.args, ()
+        return self.function(*args)
+
 
 def finish(pending: Any) -> Any:
     """Run rests until one gives the frame's result; anything else than a `Resume` is the result."""
     while type(pending) is Resume:
-        pending = pending.function(*pending.args)
+        pending = pending.run()
     return pending

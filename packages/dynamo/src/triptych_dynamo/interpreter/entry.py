@@ -25,7 +25,7 @@ class Entry:
     def __init__(self, layout: Layout, function: FunctionType, objects: dict[str, Any]) -> None:
         self.layout = layout
         self.function = function
-        self.objects = objects
+        self.objects = dict(objects)
 
     def source_of(self, name: str) -> Source:
         """Where a parameter is read."""
@@ -44,6 +44,7 @@ class Entry:
         root_locals = RootLocals(local_objects, self.source_of)
         frame = trace.new_frame(layout.origin, function.__globals__, root_locals, {}, parent)
         root_locals.frame = frame
+        trace.held += [self.objects, root_locals.unread]
         names = function.__code__.co_freevars
         for index, (name, cell) in enumerate(zip(names, function.__closure__ or (), strict=True)):
             value = frame.wrap(cell, self.cell_source(index, name))

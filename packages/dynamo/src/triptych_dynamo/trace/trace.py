@@ -83,6 +83,7 @@ class Trace:
         self.failure: tuple[BaseException, list[Frame]] | None = None  # the last graph break, and the frames at it
         self.autograd_read = False  # the program asked what gradients a tensor or the mode has
         self.undo: list[tuple[Callable[[Any], Any], Any]] = []  # (setter, value before) of switches set while tracing
+        self.held: list[dict[str, Any]] = []  # parameters' objects by name, emptied at the end
         self._wrapped: dict[int, tuple[Any, Value]] = {}
         self._by_source: tuple[int, dict[Source, Any]] = (0, {})  # made when first asked for
 
@@ -289,12 +290,14 @@ class Trace:
 
     def release(self) -> None:
         """Drop everything that holds an object of the program."""
+        for objects in self.held:
+            objects.clear()
         self._wrapped.clear()
         self._by_source = (0, {})
         self.inputs.release()
         self.frames.clear()
         self.scopes.clear()
-        self.root = None
+        self.root = self.failure = None
 
     def _guard_distinct(self) -> None:
         """Objects that the program changed are none of the others of their type that it read."""
