@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from triptych import compiler as compiler
     from triptych.entry import compile as compile
     from triptych.entry import explain as explain
+    from triptych.logs import set_logs as set_logs
     from triptych.reports import Report as Report
     from triptych.reports import report as report
 
@@ -21,11 +22,12 @@ _EXPORTS = {
     "compile": "triptych.entry",
     "explain": "triptych.entry",
     "report": "triptych.reports",
+    "set_logs": "triptych.logs",
     "Report": "triptych.reports",
 }
 _SUBMODULES = frozenset({"backends", "compiler", "errors"})
 
-__all__ = ["__version__", "compile", "compiler", "explain", "report", "Report"]
+__all__ = ["__version__", "compile", "compiler", "explain", "report", "Report", "set_logs"]
 
 
 def __getattr__(name: str) -> Any:

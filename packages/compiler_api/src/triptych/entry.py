@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Unpack, overload
 import triptych_dynamo
 from torch import nn
 
-from triptych import backends, modules, support
+from triptych import backends, logs, modules, support
 from triptych.reports import ATTRIBUTE, Report
 from triptych.settings import Backend, Keywords, Settings
 
@@ -77,6 +77,7 @@ def compile(
 
 def _compile(model: Any, settings: Settings) -> Any:
     support.check_python()
+    logs.configure()
     if isinstance(model, type) or not callable(model):
         raise TypeError(f"triptych.compile takes a function, method, module or other callable, not {model!r}")
     if settings.disable:

@@ -21,6 +21,7 @@ from triptych.errors import CompileFallbackWarning, InvalidModeError, InvalidOpt
 from triptych.reports import CapturedStage, CompiledStage, Report
 from triptych.settings import Backend, Settings
 from triptych.warm_start import Recording, Stored
+from triptych.watching import Watcher
 
 Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -68,9 +69,11 @@ def eager(settings: Settings, report: Report) -> Backend:
 
 def aot_eager(settings: Settings, report: Report) -> Backend:
     """Forward and backward ATen graphs, run operator by operator: autograd is ours, the arithmetic torch's."""
+    watcher = Watcher(settings, report.name)
 
     def compiler(role: str, index: int) -> Compiler:
         def run(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+            watcher.lowered(index, role, gm)
             report.stages.append(CompiledStage(role, index, _operations(gm)))
             return gm.forward
 
@@ -82,17 +85,21 @@ def aot_eager(settings: Settings, report: Report) -> Backend:
 def inductor(settings: Settings, report: Report) -> Backend:
     """Forward and backward ATen graphs, each compiled to kernels by `triptych_inductor`."""
     options = code_options(settings)
-    generator = _Generator(options, settings, report)
+    watcher = Watcher(settings, report.name)
+    generator = _Generator(options, settings, report, watcher)
 
     def backend(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         start, recording = time.perf_counter(), Recording(gm, example_inputs, options)
-        stored = recording.look_up()
+        watcher.captured(len(report.graphs), gm)
+        stored = recording.look_up() if not settings.debug_directory else None  # the folder wants to see all stages
         if stored is not None:
             return generator.take(stored, gm, start)
 
         def compiler(role: str, index: int) -> Compiler:
             return functools.partial(generator.run, role, index, recording)
 
+        gm, found = triptych_inductor.run_front_passes(gm, options)
+        report.patterns.update(found)
         return ahead_of_time(compiler, settings, report, on_plan=recording.on_plan)(gm, example_inputs)
 
     return backend
@@ -130,8 +137,10 @@ def ahead_of_time(
 class _Generator:
     """ATen graph -> kernels, noted in the report. Where that fails and may, the graph itself is what runs."""
 
-    def __init__(self, options: triptych_inductor.Options, settings: Settings, report: Report) -> None:
-        self._options, self._settings, self._report = options, settings, report
+    def __init__(
+        self, options: triptych_inductor.Options, settings: Settings, report: Report, watcher: Watcher
+    ) -> None:
+        self._options, self._settings, self._report, self._watcher = options, settings, report, watcher
         self._told_of_missing_compiler = False
 
     def take(self, stored: Stored, gm: GraphModule, start: float) -> Callable[..., Any]:
@@ -141,7 +150,8 @@ class _Generator:
             report.stages.append(
                 CompiledStage(role, index, compiled.provenance.get("operations", 0), **_facts(compiled))
             )
-        made = stored.bind(gm, _boxed)
+            self._watcher.compiled(index, role, (), compiled)
+        made = stored.bind(gm, functools.partial(self._watcher.boxed, index))
         report.graphs.append(CapturedStage(_operations(gm), time.perf_counter() - start))
         return made
 
@@ -152,6 +162,7 @@ class _Generator:
         start, stage = time.perf_counter(), CompiledStage(role, index, _operations(gm))
         facts: dict[str, Any]
         made: Any
+        self._watcher.lowered(index, role, gm)
         try:
             made = triptych_inductor.compile(gm, example_inputs, options=self._options)
         except triptych_inductor.CompilerNotFoundError as error:
@@ -167,7 +178,8 @@ class _Generator:
         else:
             recording.on_compiled(role, made)
             facts = _facts(made)
-            made = _boxed(made)
+            self._watcher.compiled(index, role, example_inputs, made)
+            made = self._watcher.boxed(index, role, made)
         self._report.stages.append(dataclasses.replace(stage, seconds=time.perf_counter() - start, **facts))
         return made
 
@@ -181,17 +193,6 @@ def _facts(made: triptych_inductor.CompiledGraph) -> dict[str, Any]:
         "build_seconds": made.timings.parts["build"],
         "cached": made.from_cache,
     }
-
-
-def _boxed(made: triptych_inductor.CompiledGraph) -> Callable[[list[Any]], Any]:
-    """The graph as a callable that takes its inputs in one list and empties it, so that memory is freed early."""
-    call = made.call
-
-    def run(args: list[Any]) -> Any:
-        return call(args)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
 
 
 def _operations(gm: GraphModule) -> int:

@@ -14,6 +14,11 @@ GuardFilter = Callable[..., Any]
 
 GUARD_FILTER = "guard_filter_fn"  # the option that is not one of the code generator
 
+_FROM_CONFIGURATION = (
+    *("recompile_limit", "on_error", "on_recompile_limit", "dynamic"),
+    *("cache_key_tag", "debug_directory", "profiler_regions"),
+)
+
 
 class Keywords(TypedDict, total=False):
     """The keyword arguments of `compile`, for type checkers."""
@@ -51,6 +56,8 @@ class Settings:
     guard_filter_fn: GuardFilter | None = None
     cache_key_tag: str | None = None
     disk_cache: bool | None = None
+    debug_directory: str | None = None
+    profiler_regions: bool | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -59,14 +66,14 @@ class Settings:
                 "mode and options were both given, but a mode is itself a set of options: give one of them "
                 "(triptych_inductor.list_mode_options() shows the options of each mode)"
             )
-        for name in ("recompile_limit", "on_error", "on_recompile_limit", "dynamic"):
+        for name in _FROM_CONFIGURATION:
             given = getattr(self, name)
             self._set(name, configuration.get(name) if given is None else configuration.check(name, given))
         self._set("disable", self.disable or configuration.get("disable"))
-        if self.cache_key_tag is None:
-            self._set("cache_key_tag", configuration.get("cache_key_tag"))
         if self.disk_cache is None:
             self._set("disk_cache", not configuration.get("force_disable_caches"))
+        if self.debug_directory in configuration.OFF:
+            self._set("debug_directory", "")
         if self.options is not None and GUARD_FILTER in self.options:
             self._set("guard_filter_fn", self.options[GUARD_FILTER])
             self._set("options", {name: v for name, v in self.options.items() if name != GUARD_FILTER} or None)

@@ -35,9 +35,9 @@ class Stored:
     plan: RuntimePlan
     compiled: dict[str, CompiledGraph]
 
-    def bind(self, gm: GraphModule, boxed: Callable[[CompiledGraph], Callable[..., Any]]) -> Callable[..., Any]:
-        """The callable that compiling `gm` would give. boxed: a compiled graph as a callable of one list."""
-        runs = {role: boxed(graph) for role, graph in self.compiled.items()}
+    def bind(self, gm: GraphModule, boxed: Callable[[str, CompiledGraph], Callable[..., Any]]) -> Callable[..., Any]:
+        """The callable that compiling `gm` would give. boxed: (role, compiled graph) -> callable of one list."""
+        runs = {role: boxed(role, graph) for role, graph in self.compiled.items()}
         forward = runs.get("inference") or runs["forward"]
         return triptych_aot_autograd.bind_graph(gm, self.plan, forward, runs.get("backward"))
 

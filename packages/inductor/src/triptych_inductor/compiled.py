@@ -105,9 +105,8 @@ class CompiledGraph:
         self.cache_key = ""  # of the record on disk; "" where there is none
         self.from_cache = False
         self.timings = timings
-        namespace: dict[str, Any] = {"__name__": "triptych_inductor.generated"}
-        namespace.update(kernels.functions, **program.constants)
-        namespace.update({f"object{k}": value for k, value in enumerate(program.objects)})
+        self._profiled: Callable[[list[Any]], Any] | None = None
+        namespace = self.namespace()
         exec(_code(program.source), namespace)  # our own text
         self._run: Callable[[list[Any]], Any] = namespace["call"]
 
@@ -124,6 +123,25 @@ class CompiledGraph:
             with torch.no_grad():
                 return self._run(args)
         return self._run(args)
+
+    def call_profiled(self, args: list[Any]) -> Any:
+        """As `call`; each kernel is a region of torch.profiler, by its name."""
+        if self.replay is not None:
+            return self.call(args)
+        if self._profiled is None:
+            namespace = self.namespace()
+            namespace.update({name: _as_region(name, kernel) for name, kernel in self._loaded.functions.items()})
+            exec(_code(self._program.source), namespace)  # our own text
+            self._profiled = namespace["call"]
+        with torch.no_grad():
+            return self._profiled(args)
+
+    def namespace(self) -> dict[str, Any]:
+        """What the generated module needs in its namespace: kernels, constants, objects."""
+        found: dict[str, Any] = {"__name__": "triptych_inductor.generated"}
+        found.update(self._loaded.functions, **self._program.constants)
+        found.update({f"object{k}": value for k, value in enumerate(self._program.objects)})
+        return found
 
     def __call__(self, *args: Any) -> Any:
         return self.call(list(args))
@@ -192,6 +210,16 @@ class CompiledGraph:
         if header["replay"] is not None:
             compiled.replayed(ReplayFacts.from_json(header["replay"]))
         return compiled
+
+
+def _as_region(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel as a region of profiles."""
+
+    def run(*args: Any) -> Any:
+        with torch.profiler.record_function(f"triptych: {name}"):
+            return kernel(*args)
+
+    return run
 
 
 def _constant(data: bytes, dtype: str, shape: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
