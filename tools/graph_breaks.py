@@ -9,8 +9,8 @@ from triptych_dynamo.breaks import BREAKS, DOCUMENT
 PAGE = Path(__file__).resolve().parents[1] / DOCUMENT
 _HEAD = """# Graph breaks
 
-This page is written by `python -m tools.graph_breaks` from the registry `triptych_dynamo.breaks`. Numbers are stable across
-releases.
+This page is written by `python -m tools.graph_breaks` from the registry `triptych_dynamo.breaks`. Numbers are stable
+across releases.
 
 Where the tracer meets something that no graph holds, the graph ends: what was computed so far runs as one graph, the
 instruction runs as plain Python, with the real values and inside the `with` and `try` blocks that cover it, and what

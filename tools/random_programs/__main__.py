@@ -11,7 +11,8 @@ import warnings
 
 import torch
 
-from tools.random_programs.runner import difference
+from tools.random_programs.runner import difference, difference_of
+from tools.random_programs.shrink import shrink
 from tools.random_programs.writer import PRELUDE, write_program
 
 
@@ -22,8 +23,9 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     parser.add_argument(
-        "--backend", default="eager", help="a backend of triptych_dynamo, or triptych for the whole stack"
+        "--backend", default="eager", help="of triptych_dynamo; triptych: the whole stack"
     )
+    parser.add_argument("--shrink", type=int, help="make the program of this seed small and print it")
     parser.add_argument("--show", type=int, help="print the program of this seed, and its difference")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -31,6 +33,11 @@ def main() -> int:
     if options.show is not None:
         print(write_program(options.show)[len(PRELUDE) :])
         print(difference(options.show, options.backend) or "no difference")
+        return 0
+    if options.shrink is not None:
+        grad = options.shrink % 3 == 0
+        text = shrink(write_program(options.shrink), lambda text: bool(difference_of(text, options.backend, grad)))
+        print(text, difference_of(PRELUDE + "\n" + text + "\n", options.backend, grad), sep="\n\n")
         return 0
     started, wrong, seed = time.perf_counter(), [], options.first
     while seed < options.first + options.count and time.perf_counter() - started < options.seconds:

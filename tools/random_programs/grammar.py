@@ -1,8 +1,10 @@
 """What random programs are made of: templates by type, as data.
 
-A template's holes are `{T}` (an expression of that type), `{=T}` (a variable of that type that exists), `{!T}` (one of the
-running function's own), `{+T}` (a variable to assign, new or not), `{c}` (a small number) and `{s}` (a word). Types: T tensor, I int, S str, B condition, L list of tensors, N list of ints, D dict of str to tensor, O an
-object of a class of the prelude, F a function of one tensor, E an exception class.
+A template's holes are `{T}` (an expression of that type), `{=T}` (a variable of that type that exists), `{!T}` (one of
+the running function's own), `{+T}` (a variable to assign, new or not), `{c}` (a small number) and `{s}` (a word).
+
+Types: T tensor, I int, S str, B condition, L list of tensors, N list of ints, D dict of str to tensor, O an object of a
+class of the prelude, F a function of one tensor, E an exception class.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def total_of(*tensors, start):
     return start
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def cached(n):
     return n * 3
 

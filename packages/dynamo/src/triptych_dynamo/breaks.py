@@ -46,8 +46,8 @@ _ROWS: tuple[_Row, ...] = (
     ),
     _Row(
         "call",
-        "Something is called that cannot be traced: it is written in C or it is an object of an unknown kind, and it is "
-        "not a function of tensors that could be put into the graph as it is.",
+        "Something is called that cannot be traced: it is written in C or it is an object of an unknown kind, and it "
+        "is not a function of tensors that could be put into the graph as it is.",
         "call it outside of the compiled region; mark it with triptych_dynamo.disable if the break is meant; give a "
         "Python form of it with substitute_in_graph, or put it into the graph with allow_in_graph",
         "ctypes.string_at(address)",
@@ -70,8 +70,8 @@ _ROWS: tuple[_Row, ...] = (
     ),
     _Row(
         "truth",
-        "The program branches on a value that only the running program knows, mostly the content of a tensor. Which way "
-        "it goes is decided by running it.",
+        "The program branches on a value that only the running program knows, mostly the content of a tensor. Which "
+        "way it goes is decided by running it.",
         "use torch.where or torch.cond where both ways can be computed; move the branch out; or keep it: the graph "
         "ends here and goes on behind the branch",
         "if x.sum() > 0: ...",

@@ -139,6 +139,7 @@ class FrameCompiler:
             try:
                 return self._attempt(attempt, plan)
             except Unsupported as error:
+                error.__traceback__ = error.__cause__ = error.__context__ = None  # they hold the trace
                 if self.options.fullgraph:
                     raise GraphBreakError(error) from error
                 learned = plan.learn(attempt.trace, error)

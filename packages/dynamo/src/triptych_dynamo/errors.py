@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
 import linecache
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.breaks import BREAKS, DOCUMENT, BreakKind
@@ -34,6 +34,7 @@ class Unsupported(Exception):
         user_line: 'file:line' of the program.
         user_stack: the traced calls, outermost first, as 'file:line in function'.
         level: the frame of a cut that cannot be written, counted from the root; None elsewhere.
+        step: the step of the root before which the graph has to end; 0: where this was raised.
     """
 
     def __init__(self, kind: str, text: str, hint: str = "") -> None:
@@ -43,6 +44,7 @@ class Unsupported(Exception):
         self.user_line = ""
         self.user_stack: list[str] = []
         self.level: int | None = None
+        self.step = 0
         super().__init__(text)
 
     @property

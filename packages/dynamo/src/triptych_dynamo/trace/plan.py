@@ -71,12 +71,16 @@ class Plan:
         Returns:
             False when there is no place left.
         """
+        if error.step:
+            self.reason = self.reason or error
+            self.steps = self.firsts = (error.step,)
+            return True
         frames = _frames_at(trace, error)
         place = tuple(frame.steps for frame in frames)
         if not self.steps or (place and place < self.steps):  # in the second case facts differ from the attempt before
             self.reason = self.reason or error
             frames = frames or ([trace.root] if trace.root is not None else [])
-            self.firsts = tuple(_first_of_call(frame) for frame in frames) or (1,)
+            self.firsts = tuple(first_of_call(frame) for frame in frames) or (1,)
             self.steps = (*(frame.steps for frame in frames[:-1]), self.firsts[-1])
             return True
         if len(self.steps) > 1:
@@ -110,7 +114,7 @@ def chain_to(frame: Frame) -> list[Frame]:
     return frames[::-1]
 
 
-def _first_of_call(frame: Frame) -> int:
+def first_of_call(frame: Frame) -> int:
     """The step of the first of the instructions that make up the call at which `frame` stands."""
     step, position = frame.steps, frame.position
     while frame.pending_call is None and position and _is_prefix(frame, position - 1):

@@ -290,14 +290,21 @@ class Trace:
 
     def release(self) -> None:
         """Drop everything that holds an object of the program."""
+        frames = [self.root, *(generator.frame for generator in self.generators)]
+        held: list[Any] = [*(frame for frame in frames if frame is not None), *self.generators]
+        held += [value for _, value in self._wrapped.values()]
+        for item in held:  # they refer to each other in circles
+            vars(item).clear()
         for objects in self.held:
             objects.clear()
         self._wrapped.clear()
         self._by_source = (0, {})
         self.inputs.release()
+        self.generators.clear()
         self.frames.clear()
         self.scopes.clear()
-        self.root = self.failure = None
+        self.failure = None
+        self.root = None
 
     def _guard_distinct(self) -> None:
         """Objects that the program changed are none of the others of their type that it read."""
