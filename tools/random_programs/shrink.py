@@ -1,0 +1,53 @@
+"""Making the program of a difference small: lines of `main` are dropped while the difference stays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from tools.random_programs.writer import PRELUDE
+
+
+def shrink(text: str, differs: Callable[[str], bool]) -> str:
+    """A program with as few lines of `main` as greedy deletion of lines and blocks finds.
+
+    Args:
+        text: the program.
+        differs: whether a program (that compiles) still shows the difference.
+    """
+    lines = text[len(PRELUDE) :].strip("\n").split("\n")
+    changed = True
+    while changed:
+        changed = False
+        index = len(lines) - 1
+        while index > 0:
+            for candidate in _without(lines, index):
+                if _is_program(candidate) and differs(PRELUDE + "\n" + "\n".join(candidate) + "\n"):
+                    lines, changed = candidate, True
+                    break
+            index = min(index, len(lines)) - 1
+    return "\n".join(lines)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _without(lines: list[str], index: int) -> list[list[str]]:
+    """The lines without the block that begins at `index`; with its body in its place; without the line alone."""
+    end = index + 1
+    while end < len(lines) and _indent(lines[end]) > _indent(lines[index]):
+        end += 1
+    block = [lines[:index] + lines[end:]]
+    if end > index + 1:
+        shift = _indent(lines[index + 1]) - _indent(lines[index])
+        block.append(lines[:index] + [line[shift:] for line in lines[index + 1 : end]] + lines[end:])
+        block.append(lines[:index] + lines[index + 1 :])
+    return block
+
+
+def _is_program(lines: list[str]) -> bool:
+    with contextlib.suppress(SyntaxError):
+        compile("\n".join(lines), "<candidate>", "exec")
+        return True
+    return False
