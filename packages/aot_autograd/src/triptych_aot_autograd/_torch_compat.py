@@ -92,6 +92,11 @@ def shape_env_of(values: Iterable[Any]) -> ShapeEnv | None:
     return None
 
 
+def written_expression(number: Any) -> Any:
+    """A symbolic number's expression as the program wrote it: without what checks have shown to be equal."""
+    return number.node._expr
+
+
 def new_fake_tensor(mode: FakeTensorMode, meta: torch.Tensor, device: torch.device) -> FakeTensor:
     """A fake tensor of `mode` on `device` whose metadata and storage identity are those of the meta tensor."""
     return FakeTensor(mode, meta, device)

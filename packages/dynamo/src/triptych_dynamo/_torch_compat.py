@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._functorch import apis as transform_apis
 from torch._functorch import eager_transforms, predispatch
@@ -23,18 +24,29 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing as is_symbolic_tracing
+from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     GuardOnDataDependentSymNode,
     ShapeEnv,
+    expect_true,
+    guard_or_false,
+    guard_or_true,
+    statically_known_true,
 )
+from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 __all__ = [
+    "advise_is_size",
     "assert_async",
+    "assert_scalar",
     "C_NAMESPACES",
     "CANNOT_FAKE",
+    "check_number",
     "CustomOpDef",
+    "deferred_checks",
     "dispatch_keys",
     "dispatch_mode_count",
     "enable_python_dispatcher",
@@ -44,8 +56,10 @@ __all__ = [
     "exit_autocast",
     "exit_dual_level",
     "exit_inference_mode",
+    "expect_true",
     "FakeTensor",
     "FakeTensorMode",
+    "fresh_symbols",
     "function_mode_count",
     "is_fake",
     "is_symbolic_tracing",
@@ -53,25 +67,32 @@ __all__ = [
     "make_dual",
     "make_fake_mode",
     "new_symbol",
+    "nodes_of_expression",
     "number_of_expression",
     "OpOverload",
     "OpOverloadPacket",
     "runtime_assert",
+    "runtime_check_size",
+    "runtime_check_with",
     "runtime_checks",
     "saved_tensor_hook_switches",
     "set_grad_enabled",
     "ShapeEnv",
+    "statically_known_true",
     "symbolic_float",
+    "symbolic_guards",
     "symbolic_int",
     "tensor_version",
     "TensorBase",
     "torch_names",
+    "to_integer",
     "transform_forms",
     "transform_functions",
     "transform_gradient",
     "transform_level",
     "transform_wraps",
     "unpack_dual",
+    "written_expression",
 ]
 
 # What a fake run raises when shapes alone do not tell the result: a limit of tracing, not an error of the program.
@@ -98,9 +119,18 @@ C_NAMESPACES: tuple[Any, ...] = (
     torch.special,
 )
 set_grad_enabled = torch._C._set_grad_enabled
-runtime_checks: tuple[Any, ...] = (torch._check, torch._check_with)
+runtime_check_with = torch._check_with
+runtime_check_size = torch._check_is_size
+runtime_checks: dict[Any, type[Exception]] = {
+    torch._check: RuntimeError,
+    torch._check_index: IndexError,
+    torch._check_value: ValueError,
+    torch._check_type: TypeError,
+    torch._check_not_implemented: NotImplementedError,
+}
 runtime_assert = torch._assert
 assert_async = torch._assert_async
+assert_scalar = torch.ops.aten._assert_scalar.default
 saved_tensor_hook_switches: tuple[Any, ...] = (
     torch._C._autograd._saved_tensors_hooks_disable,
     torch._C._autograd._saved_tensors_hooks_enable,
@@ -213,6 +243,88 @@ def number_of_expression(expression: Any, symbols: Sequence[Any]) -> Callable[..
         function.__name__ = text
         _EXPRESSIONS[key] = function
     return function
+
+
+# -- numbers that only the run knows ---------------------------------------------------------------------------------
+advise_is_size = symbolic_shapes._advise_is_size
+symbolic_guards: tuple[Any, ...] = (guard_or_false, guard_or_true)
+
+
+def deferred_checks(shape_env: ShapeEnv) -> list[Any]:
+    """What shape functions took for granted so far, in order: records with `expr`."""
+    found = [check for checks in shape_env.deferred_runtime_asserts.values() for check in checks]
+    order = shape_env.__dict__.setdefault("_triptych_check_order", {})
+    for check in found:
+        order.setdefault(id(check), (len(order), check))
+    return [check for _, check in sorted(order.values(), key=lambda entry: entry[0])]
+
+
+def fresh_symbols(shape_env: ShapeEnv) -> list[Any]:
+    """Unbacked symbols that were made since the list was cleared."""
+    return shape_env.pending_fresh_unbacked_symbols  # type: ignore[no-any-return]
+
+
+def written_expression(number: Any) -> Any:
+    """A symbolic number's expression as the program wrote it: without what checks have shown to be equal."""
+    return number.node._expr
+
+
+def nodes_of_expression(graph: fx.Graph, expression: Any, nodes: dict[Any, fx.Node]) -> Any:
+    """Nodes at the end of `graph` that compute an expression; `nodes` has those of its symbols."""
+    tracer = fx.proxy.GraphAppendingTracer(graph)
+    last = next(iter(reversed(graph.nodes)))
+    proxies = {symbol: fx.Proxy(node, tracer) for symbol, node in nodes.items()}
+    result = sympy_interp(PythonReferenceAnalysis, proxies, expression)
+    node = last.next
+    while node.op != "root":
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        node.meta.update(val=node.target(*args, **kwargs), stack_trace="")
+        node = node.next
+    return result.node if isinstance(result, fx.Proxy) else result
+
+
+_OPS = torch.library.Library("triptych_dynamo", "FRAGMENT")
+_OPS.define("check(Scalar condition, str error, str message) -> ()")
+_OPS.define("to_integer(Scalar number, str how) -> SymInt")
+_ERRORS: dict[str, Any] = {
+    **{error.__name__: error for error in runtime_checks.values()},
+    "AssertionError": AssertionError,
+}
+
+
+@torch.library.impl(_OPS, "check", "CompositeExplicitAutograd")
+def _check_number(condition: Any, error: str, message: str) -> None:
+    """Raise the error with its message unless the condition holds."""
+    if not condition:
+        raise _ERRORS[error](message)
+
+
+@torch.library.register_fake("triptych_dynamo::check", lib=_OPS)
+def _fake_check_number(condition: Any, error: str, message: str) -> None:
+    expect_true(condition)
+
+
+_ROUNDINGS: dict[str, Callable[[float], int]] = {
+    "int": int,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+}
+
+
+@torch.library.impl(_OPS, "to_integer", "CompositeExplicitAutograd")
+def _to_integer(number: Any, how: str) -> int:
+    """The float as an integer; raises what Python raises for NaN and infinities."""
+    return _ROUNDINGS[how](number)
+
+
+@torch.library.register_fake("triptych_dynamo::to_integer", lib=_OPS)
+def _fake_to_integer(number: Any, how: str) -> Any:
+    return number.node.shape_env.create_unbacked_symint()
+
+
+check_number = torch.ops.triptych_dynamo.check.default
+to_integer = torch.ops.triptych_dynamo.to_integer.default
 
 
 def is_fake(obj: Any) -> bool:

@@ -30,6 +30,25 @@ def symbol_hints(values: Iterable[Any]) -> dict[Any, int]:
     return hints
 
 
+def free_symbols(value: Any) -> set[Any]:
+    """The symbols in a fake tensor's size, stride and offset, in a symbolic number, or in a nest of those."""
+    if isinstance(value, (tuple, list)):
+        return set().union(*map(free_symbols, value)) if value else set()
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided:
+            return set()
+        numbers = [*value.shape, *value.stride(), value.storage_offset()]
+        return set().union(*[free_symbols(number) for number in numbers if type(number) is not int])
+    if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return set()
+    return value.node.expr.free_symbols | written_expression(value).free_symbols
+
+
+def written_expression(number: Any) -> Any:
+    """A symbolic number's expression as the program wrote it: without what checks have shown to be equal."""
+    return number.node._expr
+
+
 def detect_fake_mode(values: Iterable[Any]) -> FakeTensorMode | None:
     """The fake mode of the first fake tensor among the values."""
     for value in values:

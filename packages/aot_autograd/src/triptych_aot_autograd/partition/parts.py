@@ -154,9 +154,7 @@ class _Emitter:
     def _forward(self, results: list[Any], tensors: list[Node], symbols: list[Node]) -> tuple[GraphModule, list[str]]:
         epilogue = self.joint.of_kind("epilogue")
         wanted = [n for n in (*results, *tensors, *symbols, *[n for n, _ in epilogue]) if isinstance(n, Node)]
-        wanted += [
-            n for n in self.joint.graph.nodes if compat.has_effect(n) and n.meta.get("phase") == "forward"
-        ]
+        wanted += [n for n in self.joint.graph.nodes if compat.has_effect(n) and n.meta.get("phase") == "forward"]
         graph = Graph()
         copies: dict[Node, Node] = {}
         for node in self.primals:

@@ -246,12 +246,15 @@ class Recorder(compat.TorchDispatchMode):
     def wrap(self, template: Any, node: Node) -> Any:
         """Traced tensors for a result template; items of lists and tuples become `getitem` nodes."""
         if type(template) is Facts:
+            if template.symbolic:
+                self.symbols.bind_new_sizes(template.size, node)
             return adopt(new_traced(template), template, node)
         if isinstance(template, (list, tuple)):
             parts = [self.wrap(t, self._item(node, i, t)) if t is not None else None for i, t in enumerate(template)]
             return type(template)(parts)
         if isinstance(template, SYMBOLIC):
-            self.symbols.bind(template.node.expr, node)
+            node.meta["val"] = template
+            self.symbols.bind_number(template, node)
         return template
 
     def _item(self, node: Node, index: int, template: Any) -> Node:

@@ -8,7 +8,7 @@ of a data-dependent op, and `operator` calls above those.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
@@ -43,6 +43,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "StrictGreaterThan": operator.gt,
     "LessThan": operator.le,
     "GreaterThan": operator.ge,
+    "And": operator.and_,
+    "Or": operator.or_,
+    "Not": torch.sym_not,
 }
 
 
@@ -58,10 +61,28 @@ class SymbolTable:
         """`node` computes `expr`."""
         self._nodes.setdefault(expr, node)
 
+    def bind_number(self, number: Any, node: Node) -> None:
+        """`node` computes `number`: a new symbol, or an expression. A bool out of a tensor is `symbol == 1`."""
+        expr = compat.written_expression(number)
+        self.bind(expr, node)
+        if isinstance(expr, sympy.Eq) and not number.node.has_hint():
+            symbols = [symbol for symbol in expr.free_symbols if symbol not in self._nodes]
+            if symbols:
+                as_number = self.graph.call_function(torch.sym_ite, (node, 1, 0))
+                as_number.meta.update(val=torch.sym_ite(number, 1, 0), phase="forward")
+                self.bind(symbols[0], as_number)
+
     def bind_size(self, value: Any, tensor: Node, dim: int) -> None:
         """Size `dim` of `tensor` is `value`; a node is made when somebody needs it."""
         if isinstance(value, torch.SymInt):
             self._pending.append((value.node.expr, tensor, dim, value))
+
+    def bind_new_sizes(self, sizes: Sequence[Any], tensor: Node) -> None:
+        """Sizes of a result that depend on data (the length of `nonzero`): nothing else tells them."""
+        for dim, size in enumerate(sizes):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and not size.node.has_hint():
+                if size.node.expr not in self._nodes:
+                    self._size_node(size.node.expr, tensor, dim, size)
 
     def bind_stride(self, value: Any, tensor: Node, dim: int) -> None:
         """Stride `dim` of `tensor` is `value` (asked only where no size tells it)."""
@@ -70,7 +91,9 @@ class SymbolTable:
 
     def node_of(self, value: Any) -> Any:
         """The node (or Python number) for a symbolic value."""
-        expr = value.node.expr
+        expr = compat.written_expression(value)
+        if not expr.free_symbols <= self._nodes.keys():
+            expr = value.node.expr
         if expr.is_number and not isinstance(value, torch.SymBool):
             return int(expr) if isinstance(value, torch.SymInt) else float(expr)
         return self._build(expr, value)
@@ -100,7 +123,7 @@ class SymbolTable:
     def _function(self, expr: sympy.Basic, example: Any) -> Any:
         target = FUNCTIONS[type(expr).__name__]
         args = [self._build(a, example) for a in expr.args]
-        if target in (torch.sym_max, torch.sym_min):
+        if target in (torch.sym_max, torch.sym_min, operator.and_, operator.or_):
             result = args[0]
             for arg in args[1:]:
                 result = self._emit(expr, target, [result, arg], example)
@@ -124,7 +147,7 @@ class SymbolTable:
     def _size_node(self, expr: sympy.Basic, tensor: Node, dim: int, value: Any) -> Node:
         op = torch.ops.aten.sym_size.int if dim >= 0 else torch.ops.aten.sym_stride.int
         node = self.graph.call_function(op, (tensor, dim if dim >= 0 else -1 - dim))
-        node.meta["val"] = value
+        node.meta.update(val=value, phase="forward")
         self.bind(expr, node)
         return node
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from triptych_dynamo.guards.facts import PythonFact
-from triptych_dynamo.guards.shape_program import INT64_MAX, INT64_MIN
 from triptych_dynamo.sources import (
     ComputedSource,
     LiteralSource,
@@ -84,7 +83,7 @@ class IsType:
     cls: type
 
     def __call__(self, value: Any) -> bool:
-        return type(value) is self.cls and (self.cls is not int or INT64_MIN <= value <= INT64_MAX)
+        return type(value) is self.cls and (type(value) is not int or value.bit_length() < 64)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,13 @@ from triptych_dynamo.interpreter.handlers import Signal, op
 from triptych_dynamo.interpreter.run import finish_delegation
 from triptych_dynamo.interpreter.version import LOOP
 from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.checks import assertion
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.generators import GeneratorValue
 from triptych_dynamo.values.iterators import get_iter as iterator_of
 from triptych_dynamo.values.null import NULL
+from triptych_dynamo.values.symbolic import SymbolicValue
+from triptych_dynamo.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction
@@ -32,8 +35,20 @@ def jump(frame: Frame, instruction: Instruction) -> None:
 
 @op("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame: Frame, instruction: Instruction) -> None:
-    if frame.pop().truth(frame):
+    value = frame.pop()
+    if _is_assertion(frame, value) or value.truth(frame):
         jump_to(frame, instruction.target)
+
+
+def _is_assertion(frame: Frame, value: Value) -> bool:
+    """Whether an `assert` of what only the run knows was put into the graph."""
+    following = frame.program.instructions[frame.next_position]
+    if following.opname != "LOAD_ASSERTION_ERROR" or not isinstance(value, (TensorValue, SymbolicValue)):
+        return False
+    message = frame.program.instructions[frame.next_position + 1]
+    if message.opname == "RAISE_VARARGS":
+        return assertion(frame, value, "")
+    return message.opname == "LOAD_CONST" and assertion(frame, value, str(message.argval))
 
 
 @op("POP_JUMP_IF_FALSE")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import operator
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import fx
@@ -76,6 +76,7 @@ class GraphBuilder:
         operands = [node for node in _nodes_in(graph_args, graph_kwargs)]
         before = [_version(node) for node in operands]
         result = self.run_fake(tx, target, fake_args, fake_kwargs)
+        self.trace.unbacked.before_node()
         kind = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(kind, target, graph_args, graph_kwargs)
         node.meta["val"] = result
@@ -84,6 +85,7 @@ class GraphBuilder:
             node.meta["effect"] = True
         self.calls += 1
         self.grad_enabled |= torch.is_grad_enabled()
+        self.trace.unbacked.after_node(node, result, name_of(target))
         return wrap_result(tx, node, result)
 
     def run_fake(self, tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
@@ -94,12 +96,19 @@ class GraphBuilder:
                     return getattr(args[0], target)(*args[1:], **kwargs)
                 return target(*args, **kwargs)
         except CANNOT_FAKE as error:
-            tx.unsupported("fake", f"{name_of(target)}: {str(error)[:300]}")
+            self._cannot_fake(tx, target, error)
         except Exception as error:  # the program's own error
             cause = error.__cause__
             if isinstance(cause, CANNOT_FAKE):
-                tx.unsupported("fake", f"{name_of(target)}: {str(cause)[:300]}")
+                self._cannot_fake(tx, target, cause)
             tx.raise_python(type(error), *[arg for arg in error.args if type(arg) in ConstantValue.ATOMS])
+
+    def _cannot_fake(self, tx: Frame, target: Any, error: BaseException) -> NoReturn:
+        """The function wants to know a number that only the run knows, or cannot run on shapes at all."""
+        condition = getattr(error, "cond", None)
+        if condition is not None:
+            tx.trace.shapes.undecided(tx, condition, f"{name_of(target)} needs to know")
+        tx.unsupported("fake", f"{name_of(target)}: {str(error)[:300]}")
 
     def item_of(self, node: fx.Node, index: int, result: Any) -> fx.Node:
         """The node of `node[index]`."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import sympy
 import torch
 
 from triptych_dynamo._torch_compat import (
+    CANNOT_FAKE,
     ShapeEnv,
     make_fake_mode,
     new_symbol,
@@ -173,16 +174,22 @@ class Shapes:
         """The truth of a symbolic number in this run; a guard keeps it."""
         try:
             return bool(sym)
-        except Exception as error:
-            return tx.unsupported("data-dependent", str(error)[:200])
+        except CANNOT_FAKE:
+            return self.undecided(tx, sym.node.expr)
 
     def specialize(self, tx: Frame, sym: Any) -> Any:
         """The number that `sym` is in this run; a guard keeps it."""
         convert = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(sym)]
         try:
             return convert(sym)
-        except Exception as error:
-            return tx.unsupported("data-dependent", str(error)[:200])
+        except CANNOT_FAKE:
+            return self.undecided(tx, sym.node.expr)
+
+    @staticmethod
+    def undecided(tx: Frame, expression: Any, who: str = "it needs to know") -> NoReturn:
+        """The trace ends at a question about a number that only the run knows."""
+        hint = "keep it a tensor (torch.where), or say what holds with torch._check(...) before this line"
+        tx.unsupported("data-dependent", f"{who} {tx.trace.unbacked.describe(expression)}", hint)
 
     # -- guards ------------------------------------------------------------------------------------------------------
     def add_guards(self, trace: Trace) -> None:

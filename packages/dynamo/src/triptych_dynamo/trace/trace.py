@@ -28,6 +28,7 @@ from triptych_dynamo.trace.inputs import Inputs
 from triptych_dynamo.trace.plan import Plan, first_of_call
 from triptych_dynamo.trace.scopes import GlobalScope
 from triptych_dynamo.trace.shapes import Shapes
+from triptych_dynamo.trace.unbacked import Unbacked
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.exceptions import ExceptionValue
 from triptych_dynamo.values.mappings import DictValue
@@ -59,6 +60,7 @@ class Trace:
         self.options = options
         self.plan = plan
         self.shapes = shapes
+        self.unbacked = Unbacked(self)
         self.graph = GraphBuilder(self)
         self.effects = Effects()
         self.inputs = Inputs(self)

@@ -20,6 +20,7 @@ from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.numbers import NumberValue
 from triptych_dynamo.values.objects import ObjectValue
 from triptych_dynamo.values.ranges import make_range, make_slice
+from triptych_dynamo.values.scalars import integer_of
 from triptych_dynamo.values.sequences import ListValue, SequenceValue, TupleValue
 from triptych_dynamo.values.sets import make_set
 from triptych_dynamo.values.symbolic import SymbolicValue
@@ -40,6 +41,8 @@ def _number(cls: type, method: str, symbolic: Any) -> None:
 
     def convert(tx: Frame, value: Value) -> Value:
         if isinstance(value, SymbolicValue):
+            if cls is int and value.python_type() is float and tx.trace.unbacked.is_unbacked(value.sym):
+                return integer_of(tx, value, "int")
             return value if value.python_type() is cls else tx.call_graph(symbolic, [value])
         if isinstance(value, NumberValue):
             return value if value.python_type() is cls else call_pure(tx, cls, [value], {})
@@ -61,6 +64,8 @@ _number(float, "__float__", torch.sym_float)
 
 @constructs(bool)
 def _bool(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
+    if args and isinstance(args[0], TensorValue):
+        return args[0].call_method(tx, "__bool__", [], {})
     return tx.constant(args[0].truth(tx) if args else False)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.polyfills import reductions
-from triptych_dynamo.values import numbers
+from triptych_dynamo.values import numbers, tensor_items
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import constant_of, fold, is_not_implemented, is_scalar, supports, type_name
 from triptych_dynamo.values.symbolic import SymbolicValue
@@ -292,7 +292,7 @@ def contains(tx: Frame, item: Value, container: Value) -> Value:
 def get_item(tx: Frame, container: Value, key: Value) -> Value:
     """`container[key]`."""
     if isinstance(container, TensorValue):
-        return tx.call_graph(operator.getitem, [container, key])
+        return tensor_items.get(tx, container, key)
     if is_scalar(container) and not isinstance(container.as_constant(), type):
         return fold(tx, operator.getitem, [container.as_constant(), constant_of(tx, key, "an index")])
     if not supports(container, "__getitem__"):
@@ -303,7 +303,7 @@ def get_item(tx: Frame, container: Value, key: Value) -> Value:
 def set_item(tx: Frame, container: Value, key: Value, item: Value) -> None:
     """`container[key] = item`."""
     if isinstance(container, TensorValue):
-        tx.call_graph(operator.setitem, [container, key, item])
+        tensor_items.store(tx, container, key, item)
         return
     if not supports(container, "__setitem__"):
         tx.raise_python(TypeError, f"'{type_name(container)}' object does not support item assignment")

@@ -36,6 +36,7 @@ import torch
 from triptych_dynamo.values import numbers
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.common import fold
+from triptych_dynamo.values.scalars import integer_of
 from triptych_dynamo.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
@@ -148,9 +149,10 @@ _ARITHMETIC: frozenset[Any] = frozenset(
         *(int, float, round, pow, abs, min, max),
     }
 ) - {math.prod, math.fsum, math.dist, math.frexp, math.modf}
+_TO_INTEGER = (math.floor, math.ceil, math.trunc)
 # The same for numbers that are known only inside the graph.
 _IN_GRAPH: dict[Any, Any] = {
-    **{function: function for function in (math.floor, math.ceil, math.trunc)},
+    **{function: function for function in _TO_INTEGER},
     **{
         getattr(math, name): sym
         for name in ("sqrt", "sin", "cos", "tan", "tanh", "sinh", "cosh", "asin", "acos")
@@ -165,7 +167,9 @@ def _on_numbers(tx: Frame, function: Any, args: list[Value]) -> Value | None:
     if function not in _ARITHMETIC or not all(map(numbers.is_number, args)):
         return None
     in_graph = function in _IN_GRAPH and len(args) <= 2 and numbers.only_in_graph(tx, args)
-    if in_graph or (function in (math.floor, math.ceil, math.trunc) and isinstance(args[0], SymbolicValue)):
+    if function in _TO_INTEGER and args[0].python_type() is float and numbers.only_in_graph(tx, args):
+        return integer_of(tx, args[0], function.__name__)
+    if in_graph or (function in _TO_INTEGER and isinstance(args[0], SymbolicValue)):
         return tx.call_graph(_IN_GRAPH[function], args)
     if numbers.has_number(args) or any(isinstance(arg, SymbolicValue) for arg in args):
         return numbers.apply(tx, function, args)

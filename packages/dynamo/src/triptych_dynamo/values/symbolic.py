@@ -44,6 +44,7 @@ class SymbolicValue(Value):
         super().__init__(source)
         self.node = node
         self.sym = sym
+        self._recipe: tuple[Any, ...] | None = None
 
     @classmethod
     def of(cls, node: fx.Node, sym: Any) -> Value:
@@ -94,10 +95,36 @@ class SymbolicValue(Value):
         return tx.call_graph(function, operands)
 
     def reconstruct(self, cg: Writer) -> None:
-        cg.load_graph_output(self.node)
+        """The graph's number; floats are computed by Python from those, so that they are eager's to the last bit."""
+        if self._recipe is None:  # made once: the graph drops nodes that nothing needs
+            self._recipe = _recipe_of(self.node) if self.python_type() is float else (self.node,)
+        _compute(cg, self._recipe)
 
     def __repr__(self) -> str:
         return f"Symbolic({self.sym})"
+
+
+def _recipe_of(node: Any) -> tuple[Any, ...]:
+    """How a number is computed: `(node,)` by the graph, else `(function, recipe of each argument)`."""
+    if not isinstance(node, fx.Node):
+        return (None, node)
+    numbers = [operand.meta["val"] for operand in node.all_input_nodes]
+    if node.op != "call_function" or node.kwargs or not numbers or not all(type(n) in _TYPES for n in numbers):
+        return (node,)
+    return (node.target, *map(_recipe_of, node.args))
+
+
+def _compute(cg: Writer, recipe: tuple[Any, ...]) -> None:
+    function, *parts = recipe
+    if not parts:
+        cg.load_graph_output(function)
+    elif function is None:
+        cg.load_const(parts[0])
+    else:
+        cg.load_object(function)
+        for part in parts:
+            _compute(cg, part)
+        cg.call(len(parts))
 
 
 def _is_number(value: Value) -> bool:

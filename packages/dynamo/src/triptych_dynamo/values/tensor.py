@@ -10,6 +10,7 @@ from torch import fx
 
 from triptych_dynamo.runtime_tensors import as_class
 from triptych_dynamo.sources import GradSource
+from triptych_dynamo.values import scalars
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.opaque import describe, wrap_opaque_tensor
@@ -47,13 +48,7 @@ _FACT_METHODS = frozenset(
 )
 # Methods whose result depends on data or leaves torch.
 _BREAKS: dict[str, str] = {
-    "item": "data-dependent",
-    "tolist": "data-dependent",
-    "__int__": "data-dependent",
-    "__float__": "data-dependent",
-    "__index__": "data-dependent",
     "__complex__": "data-dependent",
-    "__bool__": "truth",
     "numpy": "numpy",
     "__array__": "numpy",
     "register_hook": "backward",
@@ -323,6 +318,7 @@ def _deep_copy(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict[s
 
 
 METHODS: dict[str, Callable[..., Value | None]] = {
+    **scalars.METHODS,
     "size": _size,
     "numel": _numel,
     "nelement": _numel,

@@ -18,9 +18,6 @@ from triptych_dynamo._torch_compat import (
     CustomOpDef,
     OpOverload,
     OpOverloadPacket,
-    assert_async,
-    runtime_assert,
-    runtime_checks,
 )
 from triptych_dynamo.sources import Source
 from triptych_dynamo.values import operators
@@ -31,8 +28,6 @@ from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.ranges import SliceValue
 from triptych_dynamo.values.registry import wraps, wraps_object
 from triptych_dynamo.values.sequences import SequenceValue
-from triptych_dynamo.values.tensor import TensorValue
-from triptych_dynamo.values.text import text_of
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -195,27 +190,3 @@ def _breaks(kind: str, functions: tuple[Any, ...]) -> None:
 
 for _kind, _functions in _BREAKS.items():
     _breaks(_kind, _functions)
-
-
-# -- checks ------------------------------------------------------------------------------------------------------------
-@builtin(*runtime_checks)
-def _check(tx: Frame, *args: Value, **kwargs: Value) -> Value:
-    """`torch._check(condition, message)`: decided now; a failed one raises the traced RuntimeError."""
-    condition, *rest = args
-    if isinstance(condition, TensorValue):
-        return tx.unsupported("truth", "torch._check of a tensor")
-    if condition.truth(tx):
-        return tx.constant(None)
-    message = rest[-1] if rest else kwargs.get("message")
-    text = "Expected cond to be True" if message is None else text_of(tx, tx.call(message, [], {}), "__str__")
-    return tx.raise_python(RuntimeError, text)
-
-
-@builtin(runtime_assert)
-def _assert(tx: Frame, condition: Value, message: Value) -> Value:
-    """`torch._assert`: a check in the graph for tensors, a Python assertion otherwise."""
-    if isinstance(condition, TensorValue):
-        return tx.call_graph(assert_async, [condition, message])
-    if condition.truth(tx):
-        return tx.constant(None)
-    return tx.raise_python(AssertionError, message)

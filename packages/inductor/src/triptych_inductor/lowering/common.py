@@ -27,7 +27,7 @@ def is_scalar(value: Any) -> bool:
 
 def scalar_kind(value: Scalar) -> torch.dtype:
     """The dtype torch would give a Python number: bool, int64 or the default float."""
-    if isinstance(value, bool):
+    if isinstance(value, (bool, sympy.logic.boolalg.Boolean)) and not isinstance(value, sympy.Symbol):
         return torch.bool
     if isinstance(value, int) or (isinstance(value, sympy.Expr) and value.is_integer):
         return torch.int64
@@ -61,6 +61,8 @@ def constant(value: Scalar, dtype: torch.dtype) -> Value:
     """A number (symbolic: an expression over sizes) as a value of `dtype`."""
     if isinstance(value, sympy.Expr):
         return symbolic(value, dtype)
+    if isinstance(value, sympy.logic.boolalg.Boolean) and not isinstance(value, sympy.logic.boolalg.BooleanAtom):
+        return ops.cast(_symbolic_truth(value), dtype)
     if dtype in FLOAT:
         value = float(value)
     elif dtype is torch.bool:
@@ -68,6 +70,29 @@ def constant(value: Scalar, dtype: torch.dtype) -> Value:
     else:
         value = int(value)
     return ops.constant(value, dtype)
+
+
+_COMPARISONS = {
+    **{"Equality": "eq", "Unequality": "ne", "StrictLessThan": "lt", "LessThan": "le"},
+    **{"StrictGreaterThan": "gt", "GreaterThan": "ge"},
+}
+
+
+def _symbolic_truth(expr: Any) -> Value:
+    """A symbolic bool."""
+    name = type(expr).__name__
+    if name in _COMPARISONS:
+        whole = all(arg.is_integer for arg in expr.args)
+        left, right = [symbolic(arg, torch.int64 if whole else torch.float64) for arg in expr.args]
+        return getattr(ops, _COMPARISONS[name])(left, right)
+    parts = [_symbolic_truth(arg) for arg in expr.args]
+    if name == "Not":
+        return ops.logical_not(parts[0])
+    combine = {"And": ops.logical_and, "Or": ops.logical_or}[name]
+    result = parts[0]
+    for part in parts[1:]:
+        result = combine(result, part)
+    return result
 
 
 _SYMBOLIC_CALLS = {

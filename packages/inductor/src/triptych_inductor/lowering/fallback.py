@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from triptych_inductor._torch_compat import written_expression
 from triptych_inductor.ir.extents import as_extents
 from triptych_inductor.ir.nodes import Buffer, Strided, leaves, map_leaves
 from triptych_inductor.ir.tensors import LazyTensor
@@ -48,7 +49,9 @@ def lower_fallback(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any], 
             if buffer is not None:
                 buffer.aliased = True
     symbols = {
-        v.node.expr: k for k, v in enumerate(values) if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        written_expression(v): k
+        for k, v in enumerate(values)
+        if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool))
     }
     results = ctx.builder.extern(
         target,
@@ -80,9 +83,9 @@ def _as_in_eager(leaf: Any) -> Any:
 
 def _number(value: Any) -> Any:
     """A non-tensor result: the expression of its symbol, or the plain value."""
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return value.node.expr
-    return value
+    if isinstance(value, torch.SymBool):
+        return written_expression(value)
+    return value.node.expr if isinstance(value, (torch.SymInt, torch.SymFloat)) else value
 
 
 def _is_ordered(target: Any) -> bool:

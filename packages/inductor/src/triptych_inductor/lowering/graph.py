@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
-from triptych_inductor._torch_compat import symbol_hints
+from triptych_inductor._torch_compat import free_symbols, symbol_hints, written_expression
 from triptych_inductor.backends import CODE_GENERATORS
 from triptych_inductor.errors import InductorError, LoweringError
 from triptych_inductor.ir.alignment import room_for
@@ -44,12 +44,14 @@ class GraphLowering:
         self.graph = IRGraph()
         self.builder = Builder(self.graph, options.exact, wants_channels_last(gm, options))
         self.env: dict[FxNode, Any] = {}
+        self.symbols: set[sympy.Symbol] = set()  # those that have a value at this place of the program
 
     def run(self) -> IRGraph:
         self.graph.hints = symbol_hints(n.meta.get("val") for n in self.gm.graph.nodes if n.op == "placeholder")
         for node in self.gm.graph.nodes:
             self.builder.origin = _origin(node)
             self.env[node] = getattr(self, "on_" + node.op)(node)
+            self.symbols |= free_symbols(node.meta.get("val"))
         return self.graph
 
     # -- node kinds ---------------------------------------------------------------------------------------------------
@@ -103,14 +105,26 @@ class GraphLowering:
         value = node.meta.get("val")
         if node.target is operator.getitem:
             return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
-        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) and not _defines_symbol(node):
-            return as_extent(value) if isinstance(value, torch.SymInt) else value.node.expr
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) and not self._defines_symbol(node):
+            return as_extent(value) if isinstance(value, torch.SymInt) else self._number(value)
         if isinstance(value, (int, float, bool)) and not isinstance(node.target, torch._ops.OpOverload):
             return value
         args, kwargs = self._arguments(node)
         ctx = Context(self.builder, node, self.options)
         result = self._lower_call(ctx, node, args, kwargs)
         return self._finish(node, result)
+
+    def _defines_symbol(self, node: FxNode) -> bool:
+        """Whether the number is known only once the call has run."""
+        if not free_symbols(node.meta["val"]) <= self.symbols:
+            return True
+        reads = any(isinstance(a, FxNode) and isinstance(a.meta.get("val"), torch.Tensor) for a in node.args)
+        return reads and "sym_" not in str(node.target)
+
+    def _number(self, value: Any) -> Any:
+        """The expression of a float or bool; a condition as it was written, for it is what a check asks."""
+        written = written_expression(value)
+        return written if isinstance(value, torch.SymBool) and written.free_symbols <= self.symbols else value.node.expr
 
     def _arguments(self, node: FxNode) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args = torch.fx.node.map_arg(node.args, self.env.__getitem__)
@@ -120,7 +134,9 @@ class GraphLowering:
     def _lower_call(self, ctx: Context, node: FxNode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rule = find_lowering(node.target)
         if rule is None or _needs_fallback(node):
-            return lower_fallback(ctx, args, kwargs)
+            return lower_fallback(ctx, args, kwargs, counted=node.target not in _CALLS)
+        if self._depends_on_data(node):
+            return lower_fallback(ctx, args, kwargs, counted=False)
         try:
             result = rule(ctx, *args, **kwargs)
             return lower_fallback(ctx, args, kwargs) if result is NotImplemented else result
@@ -131,6 +147,15 @@ class GraphLowering:
             raise LoweringError(
                 f"lowering of {node.format_node()} failed: {type(error).__name__}: {error}{where}"
             ) from error
+
+    def _depends_on_data(self, node: FxNode) -> bool:
+        """Whether only the call itself tells the size of the result, or has to check its bounds."""
+        if not free_symbols(node.meta.get("val")) <= self.symbols:
+            return True
+        if getattr(node.target, "overloadpacket", None) not in _CHECKED_BY_CALL:
+            return False
+        numbers = [n.meta.get("val") for n in node.all_input_nodes]
+        return any(isinstance(n, torch.SymInt) and not n.node.has_hint() for n in numbers)
 
     def _finish(self, node: FxNode, result: Any) -> Any:
         """Give results their declared dtype and eager strides, and realise them where several users would recompute."""
@@ -208,13 +233,6 @@ def _users_by_position(node: FxNode) -> dict[int, int]:
     return count
 
 
-def _defines_symbol(node: FxNode) -> bool:
-    """Whether the node reads a number out of a tensor, so that its symbol is known only at run time."""
-    return any(isinstance(a, FxNode) and isinstance(a.meta.get("val"), torch.Tensor) for a in node.args) and (
-        "sym_" not in str(node.target)
-    )
-
-
 def _needs_fallback(node: FxNode) -> bool:
     """Whether a tensor of the node is of a kind that loop bodies do not compute: complex, quantised, sparse, or on a
     device without a code generator; or whether its tensors are on several devices."""
@@ -230,6 +248,12 @@ def _needs_fallback(node: FxNode) -> bool:
             devices.add(value.device)
     return len(devices) > 1 or any(d.type not in CODE_GENERATORS for d in devices)
 
+
+# Not computed by any kernel: the number in a tensor, and a check of one.
+_CALLS = frozenset({torch.ops.aten._local_scalar_dense.default, torch.ops.aten._assert_scalar.default})
+
+# Views whose bounds eager checks against the numbers given: as windows they would read outside of the tensor.
+_CHECKED_BY_CALL = frozenset({torch.ops.aten.select, torch.ops.aten.split_with_sizes, torch.ops.aten.as_strided})
 
 _LOOP_DTYPES = frozenset(
     {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool, torch.uint8, torch.int8, torch.int16}
