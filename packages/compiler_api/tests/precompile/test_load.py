@@ -1,4 +1,4 @@
-"""`load`: what belongs together, what a loaded program checks, that it needs nothing of the capture (p9 to p14, p23)."""
+"""`load`: what belongs together, what a loaded program checks, what it does not need (rows p9 to p14 and p23)."""
 
 import ast
 import copy

@@ -124,13 +124,14 @@ class Acceptance:
             try:
                 self.partner.convert(alone(node))
             except Exception as error:  # noqa: BLE001 - whatever the partner's front end raises means no
-                self.known[key] = _first_line(error)
+                self.known[key] = first_line(error)
             else:
                 self.known[key] = ""
         return self.known[key]
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The line of a partner's message that says most."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "rule" in line or "nsupported" in line]
     return (telling or lines or [type(error).__name__])[0][:160]

@@ -50,6 +50,7 @@ DENIED: dict[Any, str] = {
         aten.topk.default,
         aten.gcd.default,
         aten.repeat.default,
+        aten.sort.default,
     )
 }
 INTEGERS_DENIED: dict[Any, str] = {

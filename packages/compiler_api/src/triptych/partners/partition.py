@@ -11,7 +11,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from triptych_inductor.wrapper.support import laid_out
 
-from triptych.partners.acceptance import Acceptance, Executable, Partner, is_view, values_of
+from triptych.partners.acceptance import Acceptance, Executable, Partner, first_line, is_view, values_of
 from triptych.partners.activity import PartnerStage
 
 aten = torch.ops.aten
@@ -29,19 +29,43 @@ class _Support(OperatorSupportBase):
 class Piece(torch.nn.Module):
     """A compiled piece of a graph: a function of tensors to a tensor or a tuple, laid out as torch would.
 
-    run: the partner's function. strides: of the results. single: whether it gives one tensor.
+    Where the partner fails to build or to run the piece, torch runs it from then on, which is noted like any fallback.
     """
 
-    def __init__(self, run: Executable, strides: list[tuple[int, ...]], single: bool, stage: PartnerStage) -> None:
+    def __init__(self, gm: GraphModule, partner: Partner, stage: PartnerStage, policy: str) -> None:
         super().__init__()
-        self._run, self._strides, self._single, self._stage = run, strides, single, stage
+        output = gm.graph.output_node()
+        self._single = isinstance(output.args[0], Node)
+        results = [output.args[0]] if self._single else list(output.args[0])
+        output.args = (tuple(results),)
+        gm.recompile()
+        self._gm, self._stage, self._policy = gm, stage, policy
+        self._strides = [tuple(values_of(node)[0].stride()) for node in results]
+        self._run: Executable | None = None
+        try:
+            self._run = partner.build(gm)
+        except Exception as error:  # noqa: BLE001 - whatever a partner's compiler raises
+            self._give_up("building", error)
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         """Run it."""
-        outputs = self._run([tensor.detach() for tensor in inputs])
-        self._stage.executions += 1
+        outputs: Any = None
+        if self._run is not None:
+            try:
+                outputs = self._run([tensor.detach() for tensor in inputs])
+                self._stage.executions += 1
+            except Exception as error:  # noqa: BLE001 - whatever a partner's runtime raises
+                self._run = None
+                self._give_up("running", error)
+        if outputs is None:
+            outputs = self._gm(*inputs)
         results = [laid_out(o, stride) for o, stride in zip(outputs, self._strides, strict=True)]
         return results[0] if self._single else tuple(results)
+
+    def _give_up(self, what: str, error: Exception) -> None:
+        reason = f"{what} them failed: {first_line(error)}"
+        operators = [n for n in self._gm.graph.nodes if n.op == "call_function" and not is_view(n)]
+        self._stage.fell_back([(str(node.target), reason) for node in operators], self._policy)
 
 
 def compile_pieces(
@@ -62,7 +86,7 @@ def compile_pieces(
     host = partitioner.fuse_partitions(partitions, prefix="piece_")
     for name, piece in list(host.named_children()):
         if name.startswith("piece_"):
-            host.add_submodule(name, _compiled(piece, partner, stage))
+            host.add_submodule(name, Piece(piece, partner, stage, policy))
     stage.subgraphs += len(partitions)
     stage.operations += sum(counts)
     host.recompile()
@@ -76,14 +100,3 @@ def _told(gm: GraphModule, accepts: Acceptance) -> list[tuple[str, str]]:
         if node.op == "call_function" and not accepts(node) and not is_view(node) and node.target not in SILENT:
             told.append((str(node.target), accepts.refused[node]))
     return told
-
-
-def _compiled(piece: Any, partner: Partner, stage: PartnerStage) -> Piece:
-    output = piece.graph.output_node()
-    single = isinstance(output.args[0], Node)
-    results = [output.args[0]] if single else list(output.args[0])
-    if single:
-        output.args = ((output.args[0],),)
-        piece.recompile()
-    strides = [tuple(values_of(node)[0].stride()) for node in results]
-    return Piece(partner.build(piece), strides, single, stage)

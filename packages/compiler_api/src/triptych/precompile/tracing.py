@@ -162,7 +162,7 @@ def _refuse_constants(joint: JointGraph) -> None:
         what = f"{tuple(value.shape)}, {value.dtype}" if isinstance(value, torch.Tensor) else ""
         raise PrecompileError(
             f"the program uses a tensor ({what}) that is neither an argument nor a parameter or buffer of one, so it "
-            "would be baked in. Pass it as an argument, register it as a buffer, or make it by an operator such as torch.full"
+            "would be baked in: pass it as an argument, register it as a buffer, or make it by torch.full and the like"
         )
 
 
