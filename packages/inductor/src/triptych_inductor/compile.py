@@ -12,6 +12,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from triptych_inductor.alternatives import fastest
 from triptych_inductor.backends import PendingKernels
 from triptych_inductor.cache import graphs
 from triptych_inductor.cache.guards import GuardRecorder
@@ -61,6 +62,17 @@ def compile(
 
 def _compile(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options) -> CompiledGraph:
     """Compile without a look at the cache of graphs."""
+    if not chosen.max_autotune:
+        return _compile_one(gm, example_inputs, chosen)
+    prepared = prepare(copy_graph(gm), example_inputs)
+    best, tried = fastest(prepared, example_inputs, chosen, lambda options: _compile_one(gm, example_inputs, options))
+    compiled = _compile_one(gm, example_inputs, best)
+    compiled.provenance["alternatives"] = tried
+    return compiled
+
+
+def _compile_one(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options) -> CompiledGraph:
+    """Compile under options whose choices are all made."""
     timings, start = Timings(), time.perf_counter()
     prepared = prepare(copy_graph(gm), example_inputs)
     start = timings.measure("prepare", start)

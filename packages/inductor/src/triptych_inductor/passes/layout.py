@@ -18,7 +18,8 @@ from triptych_inductor.options import Options
 aten = torch.ops.aten
 
 
-def _is_convolution(node: Node) -> bool:
+def is_convolution(node: Node) -> bool:
+    """Whether a node is a two-dimensional convolution."""
     value = node.meta.get("val")
     return node.target is aten.convolution.default and isinstance(value, torch.Tensor) and value.ndim == 4
 
@@ -27,7 +28,7 @@ def wants_channels_last(gm: GraphModule, options: Options) -> bool:
     """In: a graph with fake values. Out: whether convolutions and what follows them should be channels-last."""
     if options.channels_last != "auto":
         return options.channels_last == "always"
-    convolutions = [n for n in gm.graph.nodes if _is_convolution(n)]
+    convolutions = [n for n in gm.graph.nodes if is_convolution(n)]
     if not convolutions or not all(_runs_faster(n.meta["val"]) for n in convolutions):
         return False
     backward = any(n.target is aten.convolution_backward.default for n in gm.graph.nodes)

@@ -17,7 +17,7 @@ from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT, L
 from triptych_inductor.codegen.triton.tiles import TileDim
 from triptych_inductor.loops.kernel import Kernel
 
-MOST = 32  # candidates of one kernel
+MOST = 40  # candidates of one kernel
 _LARGEST_TILE = 32768  # elements
 _EACH = (1, 64)  # elements of a tile that a thread may hold
 
@@ -101,8 +101,10 @@ def _rows(base: Layout) -> Iterator[Layout]:
 
 def _row_walks(base: Layout, facts: DeviceFacts) -> Iterator[Layout]:
     rows = base.outer[-1]
-    for stages in (2, 3, 1):
+    for each in (2, 4, 1):
+        programs = max(min(each * facts.processors, int(rows.numel)), 1)
         for warps in _warps(base):
-            for each in (2, 1, 4, 8):
-                programs = max(min(each * facts.processors, int(rows.numel)), 1)
-                yield replace(base, num_warps=warps, num_stages=stages, row_programs=programs)
+            for depth in _scaled(base, rows, (1, 2, 4)):
+                for stages in (2, 1) if depth > 1 else (2, 3, 1):
+                    blocks = base.blocks | {rows.letter: depth}
+                    yield replace(base, blocks=blocks, num_warps=warps, num_stages=stages, row_programs=programs)

@@ -96,9 +96,16 @@ def write_rows(
 def _start(writer: SectionWriter, number: int, node: Value) -> str:
     kind, dtype = node.attrs
     work = reductions.work_dtype(kind, dtype)
-    whole = writer.layout.shape(frozenset({0, 1}))
-    writer.head.append(f"sum{number} = tl.full({whole}, 0, {text_of(work)})")
+    kept = frozenset({1}) if _folds_rows(writer.layout) else frozenset({0, 1})
+    writer.head.append(f"sum{number} = tl.full({writer.layout.shape(kept)}, 0, {text_of(work)})")
     return f"sum{number}"
+
+
+def _folds_rows(layout: Layout) -> bool:
+    """Whether the rows of a tile lie in the same thread (each column's), so that adding them up there is free."""
+    x, r = layout.dims
+    lanes = layout.num_warps * 32 * 8  # threads, each with sixteen bytes of a half type along the row
+    return layout.block(x) > 1 and layout.block(r) >= lanes
 
 
 def _add(writer: SectionWriter, state: str, stage: StageFacts, node: Value) -> None:
@@ -108,9 +115,13 @@ def _add(writer: SectionWriter, state: str, stage: StageFacts, node: Value) -> N
     value: Text = writer.get(stage, node.args[0])
     text = value.name if value.dtype is work else f"{value.name}.to({text_of(work)})"
     spread = writer.tile(Text(text, work, value.dims))
-    new = f"{state} + {spread}"
-    if writer.layout.needs_mask(writer.layout.dims[0]):
-        new = f"tl.where(xmask, {new}, {state})"
+    masked = writer.layout.needs_mask(writer.layout.dims[0])
+    if _folds_rows(writer.layout):
+        spread = f"tl.where(xmask, {spread}, 0)" if masked else spread
+        new = f"{state} + tl.sum({spread}, 0)[None, :]"
+    else:
+        new = f"{state} + {spread}"
+        new = f"tl.where(xmask, {new}, {state})" if masked else new
     writer.line(f"{state} = ({new}).to({text_of(work)})", LOOP)
 
 
@@ -120,7 +131,7 @@ def _store(writer: SectionWriter, number: int, state: str, node: Value, columns:
     layout = writer.layout
     name = f"partial0_{number}_0"
     writer.context.workspace(name, reductions.work_dtype(kind, dtype), columns * layout.row_programs)
-    total = f"tl.sum({state}, 0)[None, :]" if layout.blocks["x"] > 1 else state
+    total = f"tl.sum({state}, 0)[None, :]" if layout.blocks["x"] > 1 and not _folds_rows(layout) else state
     suffix = ", rmask" if layout.needs_mask(layout.dims[1]) else ""
     writer.line(f"tl.store({writer.use(name)} + (pid * {columns} + rindex), {total}{suffix})", HEAD)
     return [name]
