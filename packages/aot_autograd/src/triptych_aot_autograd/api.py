@@ -21,6 +21,7 @@ from triptych_aot_autograd.partition.parts import Partition
 from triptych_aot_autograd.runtime.bind import bind, boxed
 from triptych_aot_autograd.runtime.compile import Compiler, compile_joint
 from triptych_aot_autograd.runtime.plan import RuntimePlan
+from triptych_aot_autograd.tracing import control_flow
 from triptych_aot_autograd.tracing.interpret import held_state, run_graph
 from triptych_aot_autograd.tracing.joint import TraceRequest, trace
 from triptych_aot_autograd.tracing.recorder import Recorder
@@ -310,7 +311,7 @@ def _compile_graph(
     def run(inputs: Sequence[Any], recorder: Recorder) -> list[Any]:
         nonlocal spec
         attributes = dict(zip(held, inputs[count:], strict=True))
-        flat, spec = tree_flatten(run_graph(gm, inputs[:count], recorder.provenance, attributes))
+        flat, spec = tree_flatten(run_graph(gm, inputs[:count], recorder.provenance, attributes, control_flow.runner(recorder)))
         return flat
 
     def eager(inputs: Sequence[Any]) -> list[Any]:

@@ -227,6 +227,12 @@ _ROWS: tuple[_Row, ...] = (
         "bound the loop, or move it out of the compiled region",
         "while True: ...",
     ),
+    _Row(
+        "higher-order",
+        "The body of an operator such as torch.cond does what a subgraph cannot hold, or the operator is not modelled.",
+        "let the body compute new tensors from its arguments and from what it closes over, and return them",
+        "torch.cond(p, lambda x: x.add_(1), lambda x: x - 1, (x,))",
+    ),
 )
 
 BREAKS: dict[str, BreakKind] = {

@@ -101,13 +101,14 @@ def reversed_scan(x):
 
 @construct(X)
 def associative_scans(x):
-    return associative_scan(torch.add, x, dim=0), associative_scan(lambda a, b: a * b, x, dim=1, combine_mode="generic")
+    first = associative_scan(torch.add, x, dim=0, combine_mode="generic")
+    return first, associative_scan(lambda a, b: a * b, x, dim=1, combine_mode="generic", reverse=True)
 
 
 @construct(X)
 def mapped(x):
     k = x.mean()
-    return control_map(lambda row, y: row * y + k, x, x[0])
+    return control_map(lambda row, y: row * y + k, x, torch.ones(3))
 
 
 @construct(W)
@@ -118,3 +119,4 @@ def scan_with_gradients(w):
 @construct(W)
 def map_with_gradients(w):
     return control_map(lambda row: row.sin() * row, w).sum()
+

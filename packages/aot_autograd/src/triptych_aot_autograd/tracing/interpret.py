@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,8 +19,17 @@ def attribute(module: torch.nn.Module, target: str) -> Any:
     return operator.attrgetter(target)(module)
 
 
-def run_graph(gm: GraphModule, inputs: Sequence[Any], provenance: Provenance, attributes: dict[str, Any]) -> Any:
-    """The output of `gm` on `inputs`. `attributes` replaces parameters and buffers by target name."""
+def run_graph(
+    gm: GraphModule,
+    inputs: Sequence[Any],
+    provenance: Provenance,
+    attributes: dict[str, Any],
+    higher_order: Callable[[Any, Any], Any] | None = None,
+) -> Any:
+    """The output of `gm` on `inputs`.
+
+    attributes: replaces parameters and buffers by target name. higher_order: runs a higher-order operator on arguments.
+    """
     values: dict[Node, Any] = {}
     arguments = iter(inputs)
     last_use = _last_uses(gm)
@@ -37,7 +46,9 @@ def run_graph(gm: GraphModule, inputs: Sequence[Any], provenance: Provenance, at
         if node.op == "output":
             return args[0]
         provenance.enter_node(node)
-        if node.op == "call_function":
+        if higher_order is not None and isinstance(node.target, compat.HigherOrderOperator):
+            values[node] = higher_order(node.target, args)
+        elif node.op == "call_function":
             values[node] = node.target(*args, **kwargs)
         elif node.op == "call_method":
             values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)

@@ -52,6 +52,7 @@ class Recorder(compat.TorchDispatchMode):
     ) -> None:
         super().__init__()
         self.graph = Graph()
+        self.fake_mode = fake_mode
         self.facts = FactsTable()
         self.metadata = Metadata(self.facts, fake_mode)
         self.provenance = Provenance()

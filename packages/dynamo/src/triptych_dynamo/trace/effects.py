@@ -24,10 +24,12 @@ class Effects:
 
     def __init__(self) -> None:
         self._changed: dict[Replayable, None] = {}
+        self.count = 0  # changes reported so far
 
     def mutated(self, value: Replayable) -> None:
         """Record that `value` was changed in place (call it each time; it is kept once)."""
         self._changed[value] = None
+        self.count += 1
 
     def withdraw(self, values: list[Any]) -> None:
         """Forget effects that were recorded last (something else stands for them)."""

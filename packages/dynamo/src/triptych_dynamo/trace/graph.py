@@ -48,6 +48,7 @@ class GraphBuilder:
         self.inputs: dict[fx.Node, Source] = {}
         self.by_fake: dict[int, tuple[Any, Value]] = {}  # id of a fake tensor -> (it, its value)
         self.input_versions: dict[fx.Node, int] = {}
+        self.modules: dict[str, fx.GraphModule] = {}  # subgraphs, by the name of the attribute that holds them
         self.calls = 0
         self.grad_enabled = False  # some call was made with gradients enabled
         self._last_input: fx.Node | None = None
@@ -136,7 +137,10 @@ class GraphBuilder:
         self.remove_dead_nodes()
         if all(node.op in ("placeholder", "output") for node in self.graph.nodes) and not outputs:
             return None
-        module = fx.GraphModule(torch.nn.Module(), self.graph)
+        root = torch.nn.Module()
+        for node in self.graph.find_nodes(op="get_attr"):
+            root.register_module(str(node.target), self.modules[str(node.target)])
+        module = fx.GraphModule(root, self.graph)
         module.meta["fake_mode"] = self.trace.shapes.fake_mode
         return module
 

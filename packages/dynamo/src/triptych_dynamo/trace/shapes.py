@@ -166,6 +166,14 @@ class Shapes:
             self._sizes[key] = value
         return self._sizes[key]
 
+    def remembered_sizes(self) -> dict[tuple[int, int], SymbolicValue]:
+        """The symbolic sizes that have nodes so far."""
+        return dict(self._sizes)
+
+    def restore_sizes(self, sizes: dict[tuple[int, int], SymbolicValue]) -> None:
+        """Forget sizes whose nodes are gone."""
+        self._sizes = sizes
+
     def product_of_sizes(self, tx: Frame, tensor: TensorValue) -> Value:
         """`tensor.numel()` of symbolic sizes."""
         return tx.call_graph("numel", [tensor])

@@ -44,6 +44,7 @@ def _grad(
     tx: Frame, outputs: Value, inputs: Value, grad_outputs: Value | None = None, *args: Value, **kwargs: Value
 ) -> Value:
     """A node of the graph, where all that the gradients depend on happened inside the region."""
+    tx.trace.autograd_read = True
     given, wanted = tensors_in(tx, outputs), tensors_in(tx, inputs)
     if not _in_transform(given):
         _check_history(tx, given, wanted)
@@ -103,6 +104,7 @@ def run_backward(
 ) -> None:
     """Take the gradients of everything that `backward` gives one to, and store them."""
     state = tx.trace.differentiation
+    tx.trace.autograd_read = True
     if _in_transform(roots):
         tx.unsupported("backward", "backward() inside a function transform")
     found = state.reach(_fakes(roots))
