@@ -8,6 +8,7 @@ import torch.nn.functional as F
 import triptych_inductor
 from torch.fx.experimental.proxy_tensor import make_fx
 from triptych_inductor import backends
+from triptych_inductor.codegen.triton import columns as columns_module
 from triptych_inductor.codegen.triton.devices import EXAMPLES
 from triptych_inductor.codegen.triton.generate import generate
 from triptych_inductor.codegen.triton.interpret import run_interpreted
@@ -127,8 +128,7 @@ def test_backward(name):
     check(grads(function), *inputs, torch.randn_like(out), fallbacks={"max pool": 2, "embedding": 1}.get(name, 0))
 
 
-@pytest.mark.parametrize("rows,columns", [(640, 40), (530, 96)])
-def test_column_sums_run_with_rows(rows, columns):
+def check_column_sums(rows, columns):
     """Layer norm's backward reads its two inputs once: the gradients of weight and bias come from the row kernel."""
     backward = torch.ops.aten.native_layer_norm_backward
     x, w, b = torch.randn(rows, columns), torch.randn(columns), torch.randn(columns)
@@ -136,6 +136,26 @@ def test_column_sums_run_with_rows(rows, columns):
     run = lambda dy, x, mean, rstd, w, b: backward(dy, x, [columns], mean, rstd, w, b, [True, True, True])  # noqa: E731
     compiled = check(run, torch.randn(rows, columns), x, mean, rstd, w, b, rtol=1e-4, atol=1e-4)
     assert len(compiled.kernels) == 1
+
+
+@pytest.mark.parametrize("rows,columns", [(640, 40), (530, 96)])
+def test_column_sums_run_with_rows(rows, columns):
+    check_column_sums(rows, columns)
+
+
+@pytest.mark.parametrize("depth,stages", [(4, 1), (8, 3)])
+def test_layouts_of_row_walks(monkeypatch, depth, stages):
+    """Several rows of a tile are added up in a thread where each has all of a column; loads may run ahead."""
+    plain = columns_module.row_layout
+
+    def chosen(kernel, facts):
+        layout = plain(kernel, facts)
+        return dataclasses.replace(
+            layout, blocks={"x": depth, "r": 512}, num_warps=2, num_stages=stages, row_programs=7
+        )
+
+    monkeypatch.setattr(columns_module, "row_layout", chosen)
+    check_column_sums(520, 300)
 
 
 def test_column_sums_of_what_the_row_kernel_makes():
