@@ -31,6 +31,7 @@ class CapturedGraph:
         numbers. guards: the facts under which it stands for the function.
         inputs: placeholder name -> where it is read, such as `L['x']`.
         outputs: names of the nodes that the graph returns.
+        effects: objects that a call changes besides tensors, as text; such changes are replayed after the graph.
     """
 
     graph_module: fx.GraphModule
@@ -40,6 +41,7 @@ class CapturedGraph:
     _function: FunctionType = field(repr=False)
     _owner: Any = field(repr=False)
     _compiled: FunctionType = field(repr=False)
+    effects: tuple[str, ...] = ()
 
     def python_code(self) -> str:
         """The graph as Python text."""
@@ -123,6 +125,7 @@ def _captured(result: CompiledFrame, function: FunctionType, owner: Any) -> Capt
         function,
         owner,
         compiled,
+        result.effects,
     )
 
 

@@ -55,6 +55,7 @@ class CompiledFrame:
         break_reason: why the graph ends before the frame does.
         inputs: where the graph's placeholders are read.
         cells: what the code's closure has behind the frame's own.
+        effects: objects that a call changes besides tensors, as text.
     """
 
     code: CodeType | None
@@ -63,6 +64,7 @@ class CompiledFrame:
     break_reason: Unsupported | None = None
     inputs: dict[fx.Node, Source] = field(default_factory=dict)
     cells: tuple[CellType, ...] = ()
+    effects: tuple[str, ...] = ()
 
 
 class Attempt:
@@ -185,7 +187,8 @@ class FrameCompiler:
         code, cells = writer.write(body)
         attempt.trace.finish_guards()
         guards, inputs = list(attempt.trace.guards.values()), dict(attempt.trace.graph.inputs)
-        return CompiledFrame(code, guards, writer.graph_module, reason, inputs, cells)
+        effects = tuple(str(getattr(value, "source", None) or value) for value in attempt.trace.effects.changed())
+        return CompiledFrame(code, guards, writer.graph_module, reason, inputs, cells, effects)
 
 
 def _run_guarded(frame: Frame) -> tuple[Value | None, CutHere | None]:
