@@ -549,3 +549,53 @@ def callee_of_other_globals(x, log):
     namespace = {"say": say}
     exec("def callee(a, log):\n    b = a + 1\n    say(log, b)\n    return b * 2\n", namespace)
     return namespace["callee"](x, log)
+
+
+@program()
+def unbound_variable_of_its_own(x, log):
+    def inner():
+        return later
+
+    say(log, 1)
+    if len(log) > 100:
+        later = x
+    try:
+        return later
+    except UnboundLocalError as error:
+        log.append(str(error))
+    try:
+        inner()
+    except NameError as error:
+        log.append((type(error).__name__, str(error)))
+    return x
+
+
+@program()
+def loop_left_inside_a_block_of_the_generator(x, log):
+    def generate(a):
+        with Manager(False) as manager, torch.no_grad():
+            try:
+                yield a + 1
+                yield a + 2
+            finally:
+                log.append((list(manager.events), torch.is_grad_enabled()))
+
+    for number in generate(x):
+        say(log, number)
+        return number * 2
+    return x
+
+
+@program()
+def loop_broken_inside_a_block_of_the_generator(x, log):
+    def generate(a):
+        try:
+            yield a + 1
+        finally:
+            log.append("closed")
+
+    for number in generate(x):
+        x = number
+        break
+    log.append("behind")
+    return x

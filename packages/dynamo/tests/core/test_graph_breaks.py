@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -91,3 +92,37 @@ def test_loops_do_not_grow_the_stack() -> None:
     compiled = triptych_dynamo.optimize("eager")(loop)
     assert compiled(torch.zeros(1)).item() == 400
     assert len(triptych_dynamo.region_of(compiled).records) < 8
+
+
+def test_a_generator_alive_at_a_break_is_handed_on() -> None:
+    found = triptych_dynamo.explain(NESTED["generator_alive_at_break"])(torch.ones(3), [])
+    assert [item.reason for item in found.breaks][:2] == ["say is disabled", "generator.send, written in C"]
+
+
+def test_what_is_dead_at_a_break_is_freed() -> None:
+    seen: list[Any] = []
+
+    @triptych_dynamo.disable
+    def alive() -> list[bool]:
+        return [reference() is not None for reference in seen]
+
+    @triptych_dynamo.disable
+    def note(x: torch.Tensor) -> None:
+        seen.append(weakref.ref(x))
+
+    def fn(x: torch.Tensor) -> list[list[bool]]:
+        y = x * 2
+        note(y)
+        y = y.sin() + 1
+        triptych_dynamo.graph_break()
+        first = alive()
+        y = y * 3
+        note(y)
+        y = (y + 1) * 2
+        triptych_dynamo.graph_break()
+        return [first, alive(), [bool(y.sum() > 0)]]
+
+    compiled = triptych_dynamo.optimize("eager")(fn)
+    for _ in range(2):
+        seen.clear()
+        assert compiled(torch.ones(3)) == [[False], [False, False], [True]]

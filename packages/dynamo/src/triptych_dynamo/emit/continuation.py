@@ -18,6 +18,7 @@ from types import CodeType
 from typing import Any
 
 from triptych_dynamo.bytecode import Instruction, analysis, assemble, build, copy_instructions
+from triptych_dynamo.emit.own_cells import with_own_reads
 from triptych_dynamo.emit.trampoline import finish
 from triptych_dynamo.interpreter.program import program_of
 
@@ -116,7 +117,8 @@ def assemble_part(layout: Layout, instructions: list[Instruction], **fields: Any
     """A code object of `layout`'s parameters and closure."""
     origin = layout.origin
     fields = {**parameter_fields(origin, layout.parameters, free_names_of(origin)), **fields}
-    return assemble(analysis.remove_unreachable(instructions), origin, **fields)
+    rows = with_own_reads(analysis.remove_unreachable(instructions), origin.co_cellvars)
+    return assemble(rows, origin, **fields)
 
 
 def restored(layout: Layout, keep: bool) -> list[Instruction]:

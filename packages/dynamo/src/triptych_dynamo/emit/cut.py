@@ -83,6 +83,7 @@ class Cut:
             self._load_inner(cg, 0)
         elif self.root.awaits:
             _load_pending(cg, self.root)
+        cg.forget_temps()
         cg.emit(self.after)  # in both passes: only the second one's code is assembled
 
     @staticmethod
@@ -114,7 +115,10 @@ class Cut:
         part = self.root
         for slot, (kind, value) in enumerate(zip(part.kinds, part.stack_values(), strict=True)):
             cg.load(value)
-            if kind is not Slot.NULL:
+            if slot >= part.kept:  # an operand of the breaking instruction: nothing else is to hold it
+                if value.source == LocalSource(stack_name(slot)):
+                    cg.emit([*build.load_const(None), *build.store_fast(stack_name(slot))])
+            elif kind is not Slot.NULL:
                 cg.emit([*build.copy(), *build.store_fast(stack_name(slot))])
             if kind is Slot.HANDLING:
                 cg.emit(start_handling(slot, keep=True))

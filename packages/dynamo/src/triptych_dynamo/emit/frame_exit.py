@@ -17,6 +17,7 @@ from torch import fx
 from triptych_dynamo.bytecode import Instruction, analysis, assemble, build
 from triptych_dynamo.emit.continuation import Layout, free_names_of, parameter_fields
 from triptych_dynamo.emit.kept_objects import forget_locals, keep_in_cells
+from triptych_dynamo.emit.own_cells import with_own_reads
 from triptych_dynamo.emit.writer import Usage, Writer, output_name
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.interpreter.program import program_of
@@ -51,6 +52,8 @@ class CodeShape:
     def assemble(self, instructions: list[Instruction]) -> tuple[CodeType, tuple[CellType, ...]]:
         """The code object, and the cells that its closure has behind `free`."""
         rows = [*build.prologue(self.cells, len(self.free)), *forget_locals(instructions, self.cells)]
+        given = [name for name in self.origin.co_cellvars if name in self.free]
+        rows = with_own_reads(analysis.remove_unreachable(rows), given)
         names, kept = keep_in_cells(rows)
         fields = parameter_fields(self.origin, self.parameters, (*self.free, *names))
         if self.cells:
@@ -58,7 +61,7 @@ class CodeShape:
         first_line = (self.origin.co_firstlineno, self.origin.co_firstlineno, 0, 0)
         for row in rows:
             row.position = row.position or first_line
-        return assemble(analysis.remove_unreachable(rows), self.origin, **fields), kept
+        return assemble(rows, self.origin, **fields), kept
 
 
 def parameters_of(code: CodeType) -> tuple[str, ...]:

@@ -81,6 +81,11 @@ class FramePart:
         hidden = set(frame.code.co_cellvars)
         self.names = tuple(name for name in sorted(self.live_locals(self.start)) if name not in hidden)
 
+    @property
+    def kept(self) -> int:
+        """The slots below this one stay as they are: the others are operands of the breaking instruction."""
+        return len(self.kinds) - (0 if self.awaits else operands_of(self.instructions[self.last]))
+
     # -- what is alive -----------------------------------------------------------------------------------------------
     def live_locals(self, position: int) -> list[str]:
         """Locals that are set now and may be read from `position` on."""
@@ -132,8 +137,8 @@ class FramePart:
 
     def _successor(self, breaking: Instruction, position: int, jump: bool) -> Successor:
         """The stack behind the breaking instruction. Method loads are written as plain attribute loads."""
-        taken = operands_of(breaking)
-        kept = len(self.kinds) - taken
+        kept = self.kept
+        taken = len(self.kinds) - kept
         if breaking.opname in ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL") and (
             breaking.opname == "LOAD_METHOD" or breaking.flags & 1
         ):

@@ -161,6 +161,12 @@ class Writer:
         """A value that code cannot build again."""
         raise Unsupported(kind, text)
 
+    def forget_temps(self) -> None:
+        """The locals that this code made let go of what they hold."""
+        outputs = [output_name(index) for index in range(len(self.usage.outputs))]
+        for name in (*self._temps.values(), *self._source_temps.values(), *outputs):
+            self.emit([*build.load_const(None), *build.store_fast(name)])
+
     # -- effects -----------------------------------------------------------------------------------------------------
     def replay_effects(self, finals: list[Value]) -> None:
         """Evaluate `finals` and all that the effects need, then replay the effects."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import Signal, op
-from triptych_dynamo.interpreter.run import finish_delegation
+from triptych_dynamo.interpreter.run import drop_generators, finish_delegation
 from triptych_dynamo.interpreter.version import LOOP
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.checks import assertion
@@ -85,7 +85,12 @@ def pop_jump_if_not_none(frame: Frame, instruction: Instruction) -> None:
 # -- loops -----------------------------------------------------------------------------------------------------------
 @op("GET_ITER")
 def get_iter(frame: Frame, instruction: Instruction) -> None:
-    frame.push(iterator_of(frame, frame.pop()))
+    value = frame.stack[-1]
+    if isinstance(value, GeneratorValue) and not value.started:
+        before = frame.program.instructions[frame.position - 1].opname
+        value.only_iterated = before in ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
+    frame.pop()
+    frame.push(iterator_of(frame, value))
 
 
 @op("FOR_ITER")
@@ -103,6 +108,7 @@ def for_iter(frame: Frame, instruction: Instruction) -> None:
 @op("RETURN_VALUE")
 def return_value(frame: Frame, instruction: Instruction) -> Signal:
     frame.result = frame.pop()
+    drop_generators(frame)
     frame.finished = True
     return Signal.RETURN
 
@@ -110,6 +116,7 @@ def return_value(frame: Frame, instruction: Instruction) -> Signal:
 @op("RETURN_CONST")
 def return_const(frame: Frame, instruction: Instruction) -> Signal:
     frame.result = frame.constant(instruction.argval)
+    drop_generators(frame)
     frame.finished = True
     return Signal.RETURN
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from types import GeneratorType
 from typing import TYPE_CHECKING
 
 from triptych_dynamo.bytecode.tables import FACTS
 from triptych_dynamo.interpreter.handlers import op
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.cells import CellValue
+from triptych_dynamo.values.generators import GeneratorValue
 from triptych_dynamo.values.null import NULL
+from triptych_dynamo.values.objects import ObjectValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction
     from triptych_dynamo.interpreter.frame import Frame
+    from triptych_dynamo.values.base import Value
 
 
 @op("NOP", "RESUME", "PRECALL", "EXTENDED_ARG", "CACHE", "SETUP_ANNOTATIONS")
@@ -28,7 +32,16 @@ def load_const(frame: Frame, instruction: Instruction) -> None:
 
 @op("POP_TOP", "END_FOR")
 def pop_top(frame: Frame, instruction: Instruction) -> None:
+    drop(frame, frame.stack[-1])
     frame.stack.pop()
+
+
+def drop(frame: Frame, value: Value) -> None:
+    """A value leaves the stack for good: a generator that nothing else holds ends."""
+    if isinstance(value, GeneratorValue):
+        value.drop(frame)
+    elif type(value) is ObjectValue and isinstance(value.real, GeneratorType) and value.real.gi_frame is not None:
+        frame.unsupported("generator", "a generator made before the graph is dropped")
 
 
 @op("COPY")

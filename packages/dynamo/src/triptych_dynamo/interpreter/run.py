@@ -89,6 +89,7 @@ def _dispatch(frame: Frame, error: TracedException) -> bool:
         _chain_context(frame, exception)
     error.chained = True
     handler = instruction.handler
+    drop_generators(frame, 0 if handler is None else handler.depth)
     if handler is None:
         return False
     del frame.stack[handler.depth :]
@@ -97,6 +98,13 @@ def _dispatch(frame: Frame, error: TracedException) -> bool:
     frame.push(exception)
     frame.next_position = frame.program.index[handler.target]
     return True
+
+
+def drop_generators(frame: Frame, depth: int = 0) -> None:
+    """The frame, or a block of it, is left: generators of its loops, on the stack above `depth`, end."""
+    for value in frame.stack[depth:]:
+        if isinstance(value, GeneratorValue):
+            value.drop(frame)
 
 
 def _chain_context(frame: Frame, exception: Value) -> None:

@@ -7,6 +7,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.errors import TracedException
+from triptych_dynamo.interpreter.dropped import runs_when_dropped
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
 
@@ -27,6 +28,7 @@ class GeneratorValue(Value):
         self.finished = False
         self.running = False
         self.made_at = frame.trace.step_of_root()
+        self.only_iterated = False  # nothing but a loop of the traced program holds it
         frame.generator = self
         frame.trace.generators.append(self)
 
@@ -80,11 +82,8 @@ class GeneratorValue(Value):
 
     @property
     def has_an_end_to_run(self) -> bool:
-        """Whether dropping the generator now would run code of it: it stands inside of a `try` or `with` block."""
-        if not self.started or self.finished:
-            return False
-        handler = self.frame.program.instructions[self.frame.position].handler
-        return handler is not None and handler.target.argval != "INTRINSIC_STOPITERATION_ERROR"
+        """Whether dropping the generator now would run code of it, such as a `finally` block."""
+        return self.started and not self.finished and runs_when_dropped(self.frame)
 
     def next_item(self, tx: Frame) -> Value | None:
         """The next value, or None at the end."""
@@ -115,6 +114,14 @@ class GeneratorValue(Value):
                 return ConstantValue(None)
             raise
         tx.raise_python(RuntimeError, "generator ignored GeneratorExit")
+
+    def drop(self, tx: Frame) -> None:
+        """The loop that alone holds the generator is left: its open blocks are left, as its finaliser does."""
+        if self.only_iterated and self.has_an_end_to_run:
+            try:
+                self.close(tx)
+            except TracedException:
+                tx.unsupported("generator", "a generator raises while it is dropped")
 
     # -- attributes and methods ----------------------------------------------------------------------------------------
     def get_attr(self, tx: Frame, name: str) -> Value:
