@@ -20,4 +20,5 @@ from triptych_inductor.options import Options as Options
 from triptych_inductor.options import list_mode_options as list_mode_options
 from triptych_inductor.options import list_options as list_options
 from triptych_inductor.passes.pipeline import register_pass as register_pass
+from triptych_inductor.passes.pipeline import run_front_passes as run_front_passes
 from triptych_inductor.passes.pipeline import unregister_pass as unregister_pass

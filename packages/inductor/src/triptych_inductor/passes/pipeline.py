@@ -6,7 +6,7 @@ A pass is a function of a `GraphModule` that changes it in place, with a name; u
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from triptych_inductor.errors import OptionsError
 from triptych_inductor.lowering import table as table
 from triptych_inductor.options import Options
-from triptych_inductor.passes import cleanup, decompose
+from triptych_inductor.passes import attention, cleanup, decompose
 
 GraphPass = Callable[[GraphModule], None]
 
@@ -40,6 +40,11 @@ PASSES: dict[str, GraphPass] = {
     "remove_no_ops": cleanup.remove_no_ops,
     "common_subexpressions": cleanup.common_subexpressions,
 }
+
+FRONT_PASSES: dict[str, Callable[[GraphModule], tuple[GraphModule, int]]] = {
+    "fuse_attention": attention.fuse_attention,
+}
+"""Passes over graphs of torch functions, before autograd: each gives a graph and how often it found something."""
 
 _EXTRA: dict[str, GraphPass] = {}
 
@@ -79,6 +84,25 @@ def run_passes(gm: GraphModule, options: Options) -> list[PassRecord]:
         fn(gm)
         records.append(PassRecord(name, (time.perf_counter() - start) * 1e3, before, len(gm.graph.nodes)))
     return records
+
+
+def run_front_passes(
+    gm: GraphModule, options: Options | Mapping[str, Any] | None = None
+) -> tuple[GraphModule, dict[str, int]]:
+    """Passes for a captured graph of torch functions, before it is differentiated.
+
+    gm: its nodes carry `meta["val"]` (fake tensors) and it is not changed. Gives the graph to go on with (`gm` itself
+    where nothing was found), and how often each pass found something.
+
+    >>> gm, counts = run_front_passes(gm)
+    """
+    chosen, counts = Options.make(options), {}
+    for name, fn in FRONT_PASSES.items():
+        if name not in chosen.exclude_passes:
+            gm, found = fn(gm)
+            if found:
+                counts[name] = found
+    return gm, counts
 
 
 class WorkingGraph:
