@@ -47,6 +47,7 @@ class Report:
     breaks: why graphs ended early. recompiles: for each version after the first, the fact that did not hold for the
     versions before. failures: backends that failed on a graph, which runs eagerly (`on_error="eager"`).
     partners: a `triptych.partners.activity.PartnerStage` for each graph that a third party's compiler took.
+    patterns: how often each pass over captured graphs found something to rewrite ("fuse_attention").
 
     Example:
         >>> compiled = triptych.compile(model)
@@ -61,6 +62,7 @@ class Report:
     partners: list[Any] = dataclasses.field(default_factory=list)
     recompiles: list[str] = dataclasses.field(default_factory=list)
     failures: list[str] = dataclasses.field(default_factory=list)
+    patterns: Counter[str] = dataclasses.field(default_factory=Counter)
 
     @property
     def kernels(self) -> int:
@@ -98,6 +100,7 @@ class Report:
             if stage.failure:
                 text += f", runs eagerly: {stage.failure}"
             lines.append(f"{text}, {stage.seconds:.2f} s")
+        lines += [f"  rewritten by {name}: {count}" for name, count in self.patterns.items()]
         lines += [f"  {stage}" for stage in self.partners]
         lines += [f"  break: {reason}" for reason in self.breaks]
         lines += [f"  compiled again: {reason}" for reason in self.recompiles]
