@@ -61,3 +61,42 @@ def test_differentiated_around():
     x, y = torch.randn(20, requires_grad=True), torch.randn(20)
     triptych.compile(function, fullgraph=True)(x, y).backward()
     torch.testing.assert_close(x.grad, x.detach() + y)
+
+
+def scaled(x, y, grid):
+    """A helper that launches."""
+    out = torch.empty_like(x)
+    add_kernel[grid](x, y, out, x.numel(), BLOCK=16)
+    return out
+
+
+class Sum(torch.autograd.Function):
+    """x + y by a kernel, with a backward that launches one too."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x)
+        return scaled(x, y, (triton.cdiv(x.numel(), 16),))
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        n = x.numel()
+        return scaled(grad * x, grad, lambda meta: (triton.cdiv(n, meta["BLOCK"]),)), grad
+
+
+def test_differentiable_functions_that_launch():
+    def function(x, y):
+        return Sum.apply(x.sin(), y).cos()
+
+    compiled = triptych.compile(function, fullgraph=True)
+    for size in (40, 23):
+        x, y = torch.randn(size, requires_grad=True), torch.randn(size, requires_grad=True)
+        want = torch.autograd.grad(function(x, y).sum(), (x, y))
+        got = compiled(x, y)
+        torch.testing.assert_close(got, function(x, y))
+        torch.testing.assert_close(torch.autograd.grad(got.sum(), (x, y)), want)
+    stages = triptych.report(compiled).stages
+    assert {stage.role for stage in stages} == {"forward", "backward"}
+    assert all(any("triptych_triton" in name for name, _ in stage.fallbacks) for stage in stages)
+    torch.testing.assert_close(Sum.apply(x, y), x + y)  # eager launches are what they were

@@ -34,6 +34,11 @@ class Slot:
     keyword: bool = False
 
 
+def is_launch(target: Any) -> bool:
+    """Whether the target of a graph node is an operator of this file."""
+    return getattr(target, "namespace", None) == NAMESPACE
+
+
 def configurations(kernel: Any) -> list[dict[str, Any]]:
     """The keyword arguments that each configuration of an autotuned kernel adds; one empty dict for others."""
     found: list[dict[str, Any]] = [{}]
@@ -54,6 +59,12 @@ def heuristics(kernel: Any) -> list[tuple[str, Callable[[dict[str, Any]], Any]]]
             found += list(values.items())
         kernel = getattr(kernel, "fn", None)
     return found
+
+
+def constant_parameters(kernel: Any) -> frozenset[str]:
+    """Parameters whose values are compiled in (`tl.constexpr`)."""
+    parameters = inspect.signature(innermost(kernel)).parameters
+    return frozenset(name for name, p in parameters.items() if "constexpr" in str(p.annotation))
 
 
 _lock = threading.Lock()

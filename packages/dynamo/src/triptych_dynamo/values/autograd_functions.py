@@ -16,6 +16,8 @@ from torch import fx
 from triptych_dynamo.errors import TracedException, Unsupported
 from triptych_dynamo.polyfills.function_context import FunctionContext
 from triptych_dynamo.sources import ContentSource, GlobalSource, Source
+from triptych_dynamo.triton_kernels.bodies import with_operators
+from triptych_dynamo.triton_kernels.launch import is_launch
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.constant import ConstantValue
@@ -37,7 +39,7 @@ def _apply(tx: Frame, cls: Value, *args: Value, **kwargs: Value) -> Value:
     if not all(graphable(arg) for arg in (*args, *kwargs.values())):
         return tx.unsupported("graph-argument", f"an argument of {function.__qualname__}.apply")
     changed = len(tx.effects.changed())
-    with _beside_the_graph(tx):
+    with _beside_the_graph(tx) as made:
         try:
             _Rehearsal(tx, cls, function, args).run()
         except Unsupported:  # what cannot be traced is read by name
@@ -46,6 +48,8 @@ def _apply(tx: Frame, cls: Value, *args: Value, **kwargs: Value) -> Value:
     if len(tx.effects.changed()) > changed:
         tx.unsupported("graph-argument", f"{function.__qualname__} changes objects in its forward or backward")
     tx.trace.autograd_read = True
+    if any(is_launch(node.target) for node in made):
+        function = with_operators(function)
     return tx.call_graph(named_apply(function), list(args), kwargs)
 
 
@@ -62,16 +66,20 @@ def named_apply(cls: Any) -> Any:
 
 # -- the bodies, traced ------------------------------------------------------------------------------------------------
 @contextmanager
-def _beside_the_graph(tx: Frame) -> Iterator[None]:
-    """Nodes made inside are erased at the end; numbers read inside are constants; tensors, the very objects."""
+def _beside_the_graph(tx: Frame) -> Iterator[list[fx.Node]]:
+    """Nodes made inside are erased at the end; numbers read inside are constants; tensors, the very objects.
+
+    The list given is filled with the erased nodes.
+    """
+    made: list[fx.Node] = []
     graph, shapes = tx.trace.graph, tx.trace.shapes
     before, inputs, dynamic = set(graph.graph.nodes), set(graph.inputs), shapes.dynamic
     shapes.dynamic = False
     try:
-        yield
+        yield made
     finally:
         shapes.dynamic = dynamic
-        made = [node for node in graph.graph.nodes if node not in before and node.op != "placeholder"]
+        made += [node for node in graph.graph.nodes if node not in before and node.op != "placeholder"]
         _specialize_numbers(tx, made)
         for node in reversed(made):
             graph.graph.erase_node(node)

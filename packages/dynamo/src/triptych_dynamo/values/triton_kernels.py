@@ -6,13 +6,12 @@ autotuned kernel. The launch gives None here, where Triton gives the compiled ke
 
 from __future__ import annotations
 
-import inspect
-import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from triptych_dynamo.triton_kernels.launch import Slot, configurations, heuristics, launch_operator
+from triptych_dynamo.triton_kernels.bodies import is_kernel
+from triptych_dynamo.triton_kernels.launch import Slot, configurations, constant_parameters, heuristics, launch_operator
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.mappings import DictValue
@@ -25,14 +24,6 @@ if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.sources import Source
-
-_KERNELS = ("JITFunction", "Autotuner", "Heuristics", "InterpretedFunction")
-
-
-def is_kernel(obj: Any) -> bool:
-    """Whether an object is a Triton kernel, without importing Triton."""
-    cls = type(obj)
-    return cls.__name__ in _KERNELS and cls.__module__.startswith("triton.") and "triton" in sys.modules
 
 
 class TritonKernelValue(Value):
@@ -96,7 +87,7 @@ class TritonLaunchValue(Value):
             return tx.raise_python(TypeError, f"{len(args)} arguments for the {len(names)} parameters of a kernel")
         given = [(name, value, False) for name, value in zip(names, args, strict=False)]
         given += [(name, value, True) for name, value in kwargs.items()]
-        constants = _constant_parameters(self.kernel)
+        constants = constant_parameters(self.kernel)
         slots = [self._slot(tx, name, value, keyword, name in constants) for name, value, keyword in given]
         grids = self._grids(tx, {name: value for name, value, _ in given})
         passed = [value for (_, value, _), slot in zip(given, slots, strict=True) if slot.kind != "constant"]
@@ -145,15 +136,6 @@ class TritonLaunchValue(Value):
         cg.load_object(self.kernel)
         cg.load(self.grid)
         cg.subscr()
-
-
-def _constant_parameters(kernel: Any) -> frozenset[str]:
-    """Parameters whose values are compiled in (`tl.constexpr`)."""
-    while not inspect.isfunction(kernel):
-        kernel = kernel.fn
-    return frozenset(
-        name for name, p in inspect.signature(kernel).parameters.items() if "constexpr" in str(p.annotation)
-    )
 
 
 def _specialised(tx: Frame, value: Value, name: str) -> Any:
