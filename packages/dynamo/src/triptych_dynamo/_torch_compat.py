@@ -352,3 +352,11 @@ function_mode_count: Callable[[], int] = torch._C._len_torch_function_stack
 def transform_level() -> int:
     """How many transforms (vmap, grad ...) are under way; 0 outside of all."""
     return torch._C._functorch.maybe_current_level() or 0
+
+
+# -- numpy -------------------------------------------------------------------------------------------------------------
+try:
+    import numpy as numpy
+    from torch import _numpy as numpy_layer
+except ImportError:  # torch works without numpy
+    numpy = numpy_layer = None  # type: ignore[assignment]

@@ -50,8 +50,14 @@ def array_construction(a):
 def array_indexing(a):
     b = a.copy()
     b[0, 1:] = 9
-    b[b > 4] += 1
     return b, a[0], a[..., -1], a[[1, 0]], a[None].shape
+
+
+@construct(A, breaks="data-dependent")
+def array_mask(a):
+    b = a.copy()
+    b[b > 4] += 1
+    return b, np.unique(a)
 
 
 @construct(A)
@@ -94,7 +100,7 @@ def array_changed_in_place(a):
 
 @construct(A)
 def sorted_arrays(a):
-    return np.sort(-a, axis=1), np.argsort(-a, axis=1), np.flip(a, 0), np.unique(a).shape, np.transpose(a), np.expand_dims(a, 0).shape
+    return np.sort(-a, axis=1), np.argsort(-a, axis=1), np.flip(a, 0), np.transpose(a), np.expand_dims(a, 0).shape
 
 
 @construct(X, breaks="numpy")

@@ -36,6 +36,14 @@ class Inputs:
         self._real[value] = obj
         return value
 
+    def shared(self, tx: Frame, obj: torch.Tensor, source: Source) -> TensorValue:
+        """A tensor that the compiled code makes over memory of the program; what holds the memory is guarded."""
+        fake = self.trace.shapes.fake_input(obj, None)
+        value = TensorValue(self.trace.graph.add_input(source, fake), fake, torch.Tensor, source)
+        self.trace.graph.by_fake[id(fake)] = (fake, value)
+        self._real[value] = obj
+        return value
+
     def guard(self, obj: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
         """The facts of a tensor that the trace relies on."""
         sizes = tuple(size if isinstance(size, int) else None for size in fake.shape)

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo.errors import TracedException, Unsupported
-from triptych_dynamo.guards.facts import KINDS, Apart, Guard
+from triptych_dynamo.guards.facts import KINDS, Apart, Guard, PythonFact
 from triptych_dynamo.interpreter.frame import Frame
 from triptych_dynamo.logs import logger
-from triptych_dynamo.sources import PinnedSource, Source, is_owned
+from triptych_dynamo.runtime_arrays import apart_in_memory
+from triptych_dynamo.sources import ComputedSource, PinnedSource, Source, is_owned
 from triptych_dynamo.trace.attributes import TensorAttributes
 from triptych_dynamo.trace.autograd_facts import relax_autograd
 from triptych_dynamo.trace.classes import MadeClasses
@@ -321,8 +322,19 @@ class Trace:
             self._guard_apart("distinct", sources, read[cls])
 
     def _guard_apart(self, kind: str, sources: list[Source], others: list[Source]) -> None:
-        if sources and set(others) - set(sources[:1]):
-            self.guard(kind, None, Apart(tuple(sources), tuple(others)))
+        written = [source for source in sources if not isinstance(source, ComputedSource)]
+        read = [source for source in others if not isinstance(source, ComputedSource)]
+        if written and set(read) - set(written[:1]):
+            self.guard(kind, None, Apart(tuple(written), tuple(read)))
+        for source in sources:
+            for other in others:
+                if source != other and isinstance(source, ComputedSource) | isinstance(other, ComputedSource):
+                    self._guard_memory(source, other)
+
+    def _guard_memory(self, source: Source, other: Source) -> None:
+        """Memory of an array is not memory of another input."""
+        pair = tuple(item.operands[0] if isinstance(item, ComputedSource) else item for item in (source, other))
+        self.guard("python", pair[0], PythonFact(apart_in_memory, f"{source} and {other} are apart in memory", pair))
 
     # -- places in the user's code -----------------------------------------------------------------------------------
     def user_line(self) -> str:

@@ -105,8 +105,8 @@ def in_graph(value: Value) -> bool:
 def _graph_operands(left: Value, right: Value) -> bool:
     """Whether the expression is a graph node: one operand in the graph, the other there too or a constant."""
     if in_graph(left):
-        return in_graph(right) or is_number(right)
-    return in_graph(right) and is_number(left)
+        return in_graph(right) or is_number(right) or getattr(right, "graph_number", False)
+    return in_graph(right) and (is_number(left) or getattr(left, "graph_number", False))
 
 
 def is_number(value: Value) -> bool:

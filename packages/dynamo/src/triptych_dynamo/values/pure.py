@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo.values import numbers
+from triptych_dynamo._torch_compat import numpy
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.common import fold
 from triptych_dynamo.values.scalars import integer_of
@@ -84,6 +85,7 @@ FROZEN_TYPES: tuple[type, ...] = (
     type(sys.version_info),
     type(sys.float_info),
     type(sys.flags),
+    *((numpy.generic, numpy.dtype) if numpy is not None else ()),
 )
 
 

@@ -49,7 +49,6 @@ _FACT_METHODS = frozenset(
 # Methods whose result depends on data or leaves torch.
 _BREAKS: dict[str, str] = {
     "__complex__": "data-dependent",
-    "numpy": "numpy",
     "__array__": "numpy",
     "register_hook": "backward",
     "register_post_accumulate_grad_hook": "backward",

@@ -173,7 +173,6 @@ _BREAKS: dict[str, tuple[Any, ...]] = {
         *(torch.random.manual_seed, torch.random.seed, torch.random.fork_rng, torch.cuda.manual_seed),
         *(torch.cuda.manual_seed_all, torch.cuda.get_rng_state, torch.cuda.set_rng_state),
     ),
-    "numpy": (torch.from_numpy,),
     "library": (torch.set_num_threads, torch.set_default_device, torch.use_deterministic_algorithms),
 }
 
