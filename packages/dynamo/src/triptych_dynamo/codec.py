@@ -10,8 +10,8 @@ import base64
 import importlib
 import math
 import sys
-from collections.abc import Callable
-from types import EllipsisType, ModuleType, NoneType
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, EllipsisType, ModuleType, NoneType
 from typing import Any
 
 import torch
@@ -34,6 +34,11 @@ class Codec:
         """How objects of exactly `cls` are written and read."""
         self._by_type[cls] = (tag, to_json)
         self._by_tag[tag] = from_json
+
+    def alias(self, cls: type, written_as: type) -> None:
+        """Objects of exactly `cls` are written as, and come back as, objects of `written_as`."""
+        tag, to_json = self._by_type[written_as]
+        self._by_type[cls] = (tag, lambda obj: to_json(written_as(obj)))
 
     def encode(self, obj: Any) -> Json:
         """The JSON form.
@@ -78,16 +83,23 @@ def name_of(obj: Any) -> str:
         if sys.modules.get(obj.__name__) is obj and obj.__name__ != "__main__":
             return f"{obj.__name__}:"
         raise NotPortable(f"the module {obj.__name__} cannot be imported by that name")
-    name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
-    for module in dict.fromkeys((getattr(obj, "__module__", None), *_HOMES)):
-        if isinstance(name, str) and isinstance(module, str) and module != "__main__":
-            text = f"{module}:{name}"
-            try:
-                if resolve(text) is obj:
-                    return text
-            except NotPortable:
-                continue
+    for text in _candidates(obj):
+        try:
+            if resolve(text) is obj:
+                return text
+        except NotPortable:
+            continue
     raise NotPortable(f"{_short(obj)} has no name under which another process finds it")
+
+
+def _candidates(obj: Any) -> Iterator[str]:
+    short, own = getattr(obj, "__name__", None), getattr(obj, "__module__", None)
+    if isinstance(obj, BuiltinFunctionType):  # torch's say that they belong to a hidden class
+        yield from (f"{home}:{short}" for home in _HOMES)
+    name = getattr(obj, "__qualname__", None) or short
+    if isinstance(name, str):
+        homes = (own, *_HOMES) if isinstance(own, str) and own != "__main__" else _HOMES
+        yield from (f"{home}:{name}" for home in homes)
 
 
 # Where functions live that do not tell their module.

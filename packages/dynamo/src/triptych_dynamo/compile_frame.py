@@ -19,6 +19,7 @@ from triptych_dynamo._eval_frame import Unhooked
 from triptych_dynamo.emit.continuation import Layout
 from triptych_dynamo.emit.cut import Cut
 from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body, takes_list
+from triptych_dynamo.emit.result_tree import NoTree, result_tree
 from triptych_dynamo.errors import GraphBreakError, TracedException, TracerFault, Unsupported
 from triptych_dynamo.interpreter.entry import Entry
 from triptych_dynamo.trace.modes import guard_modes, preserved_modes
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from triptych_dynamo.bytecode import Instruction
+    from triptych_dynamo.emit.result_tree import Tree
     from triptych_dynamo.guards.facts import Guard
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.options import Options
@@ -56,6 +58,7 @@ class CompiledFrame:
         inputs: where the graph's placeholders are read.
         cells: what the code's closure has behind the frame's own.
         effects: objects that a call changes besides tensors, as text.
+        result: of a graph to export: what the frame returns, as data, or the reason why it has no such form.
     """
 
     code: CodeType | None
@@ -65,6 +68,7 @@ class CompiledFrame:
     inputs: dict[fx.Node, Source] = field(default_factory=dict)
     cells: tuple[CellType, ...] = ()
     effects: tuple[str, ...] = ()
+    result: Tree | str = ""
 
 
 class Attempt:
@@ -168,7 +172,14 @@ class FrameCompiler:
 
     def _finish_return(self, attempt: Attempt, value: Value) -> CompiledFrame:
         shape = CodeShape.of(attempt.layout, makes_cells=False)
-        return self._write(attempt, FrameCode(attempt.trace, shape, self.compile_graph), return_body(value), None)
+        writer = FrameCode(attempt.trace, shape, self.compile_graph)
+        frame = self._write(attempt, writer, return_body(value), None)
+        if self.options.exporting:
+            try:
+                frame.result = result_tree(attempt.trace, value)
+            except NoTree as reason:
+                frame.result = str(reason)
+        return frame
 
     def _finish_cut(self, attempt: Attempt, cut: CutHere) -> CompiledFrame:
         shape = CodeShape.of(attempt.layout, makes_cells=True)

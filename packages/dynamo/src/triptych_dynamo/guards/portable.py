@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import CellType
 from typing import Any
@@ -176,12 +177,13 @@ def _field_to_json(value: Any) -> Json:
 def _pinned_to_json(source: s.PinnedSource) -> Json:
     if isinstance(source.value, Namespace):
         return ["globals", source.value.module]
-    if source.label == "G":
-        return ["globals", OWN]
-    if isinstance(source.value, dict) and source.label.startswith("G("):
+    if isinstance(source.value, dict) and (source.label == "G" or source.label.startswith("G(")):
         module = source.value.get("__name__")
-        if isinstance(module, str) and module != "__main__":
+        importable = isinstance(module, str) and vars(sys.modules.get(module, s)) is source.value
+        if importable and module != "__main__" and (source.label != "G" or str(module).startswith("torch.")):
             return ["globals", module]
+        if source.label == "G":
+            return ["globals", OWN]
         raise NotPortable(f"{source.label} belongs to no module that can be imported")
     return ["pinned", CODEC.encode(source.value), source.label]
 
@@ -239,10 +241,10 @@ _STEPS: dict[str, Callable[..., Any]] = {
 _SINGLE: dict[str, Callable[..., Any]] = {"neg": lambda a: -a, "not": sympy.Not}
 
 
-def _shape_from_json(data: Json) -> ShapeFact:
-    symbols = [sympy.Symbol(f"v{index}", integer=True) for index in range(len(data["symbols"]))]
+def expression_of(steps: Sequence[Sequence[Any]], symbols: Sequence[Any]) -> Any:
+    """The sympy expression of a program of `compile_shape`."""
     stack: list[Any] = []
-    for name, operand in data["steps"]:
+    for name, operand in steps:
         if name in ("const", "input"):
             stack.append(sympy.Integer(operand) if name == "const" else symbols[operand])
         elif name in _SINGLE:
@@ -250,8 +252,13 @@ def _shape_from_json(data: Json) -> ShapeFact:
         else:
             right = stack.pop()
             stack.append(_STEPS[name](stack.pop(), right))
+    return stack[0]
+
+
+def _shape_from_json(data: Json) -> ShapeFact:
+    symbols = [sympy.Symbol(f"v{index}", integer=True) for index in range(len(data["symbols"]))]
     found = [source_from_json(source) for _, source in data["symbols"]]
-    return ShapeFact(stack[0], tuple(zip(symbols, found, strict=True)))
+    return ShapeFact(expression_of(data["steps"], symbols), tuple(zip(symbols, found, strict=True)))
 
 
 def _number_to_json(fact: PythonFact) -> Json:

@@ -18,18 +18,20 @@ class History:
         self._sizes: dict[Source, tuple[Any, ...]] = {}
         self._numbers: dict[Source, Any] = {}
         self._general: frozenset[Source] = frozenset()
+        self._declared: dict[str, frozenset[int]] = {}
 
     def varying_dims(self, source: Source, sizes: tuple[int, ...]) -> frozenset[int]:
         """Note the sizes of a tensor and give the dimensions that were seen with different sizes."""
         if source in self._general:
             return frozenset(range(len(sizes)))
+        declared = self._declared.get(str(source), frozenset()) if self._declared else frozenset()
         known = self._sizes.get(source)
         if known is None or len(known) != len(sizes):
             self._sizes[source] = sizes
-            return frozenset()
+            return declared
         merged = tuple(old if old == new else _VARIES for old, new in zip(known, sizes, strict=True))
         self._sizes[source] = merged
-        return frozenset(dim for dim, size in enumerate(merged) if size is _VARIES)
+        return declared | frozenset(dim for dim, size in enumerate(merged) if size is _VARIES)
 
     def varies(self, source: Source, number: Any) -> bool:
         """Note a number and say whether it was seen with different values (of one type)."""
@@ -55,6 +57,10 @@ class History:
         elif type(value) is dict:
             for key, item in value.items():
                 self.note(ItemSource(source, key), item)
+
+    def declare(self, dims: Mapping[str, frozenset[int]]) -> None:
+        """These dimensions vary: source as text -> dimensions."""
+        self._declared.update(dims)
 
     def is_general(self, source: Source) -> bool:
         """Whether everything about this source varies on its own account."""

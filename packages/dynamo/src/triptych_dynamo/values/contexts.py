@@ -20,6 +20,7 @@ from triptych_dynamo._torch_compat import (
 from triptych_dynamo.polyfills.managers import decorated
 from triptych_dynamo.sources import AttrSource, Source
 from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.classes import constructs
 from triptych_dynamo.values.common import constant_of
@@ -144,6 +145,26 @@ class AutocastValue(ModeValue):
 
     enter_function = staticmethod(enter_autocast)
     exit_function = staticmethod(exit_autocast)
+
+
+def _as_functions(value_class: type[ModeValue], cls: type) -> None:
+    """The pair of functions as a captured graph calls them: what entering gives is the mode, and goes to the exit."""
+
+    def enter(tx: Frame, *args: Value) -> Value:
+        return value_class(cls, tuple(constant_of(tx, arg, f"an argument of {cls.__name__}") for arg in args)).enter(tx)
+
+    def leave(tx: Frame, mode: Value, /) -> Value:
+        if not isinstance(mode, ModeValue):
+            tx.unsupported("context-manager", f"leaving a {cls.__name__} that was entered before the graph began")
+        mode.leave(tx)
+        return tx.constant(None)
+
+    builtin(value_class.enter_function)(enter)
+    builtin(value_class.exit_function)(leave)
+
+
+_as_functions(InferenceModeValue, torch.inference_mode)
+_as_functions(AutocastValue, torch.autocast)
 
 
 @constructs(torch.inference_mode)
