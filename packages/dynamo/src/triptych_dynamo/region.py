@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import fx
 
 from triptych_dynamo import logs
 from triptych_dynamo._eval_frame import Entry
-from triptych_dynamo._torch_compat import is_symbolic_tracing
 from triptych_dynamo.compile_frame import CompiledFrame, FrameCompiler
 from triptych_dynamo.emit.continuation import Layout
 from triptych_dynamo.emit.continuations import Continuations
@@ -30,6 +28,7 @@ from triptych_dynamo.frame_logs import log_frame
 from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.guards.filters import filtered
 from triptych_dynamo.guards.program import compile_guards
+from triptych_dynamo.guards.python_check import check
 from triptych_dynamo.hooks import Hooks
 from triptych_dynamo.recompiles import FrameState, may_compile, recompile_reason
 from triptych_dynamo.sources import LocalSource
@@ -81,16 +80,15 @@ class CompiledRegion:
         self._layouts = self.continuations.layouts
         self._own_codes: set[CodeType] = set()  # code written for frames inside a cut
         self._lock = threading.RLock()
+        self._waiting = 0  # threads that compile or wait for their turn
+        self._made: list[tuple[CodeType, list[Guard], Entry]] = []  # since nobody waited last
 
     # -- misses ------------------------------------------------------------------------------------------------------
     def miss(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
         """The callable itself has no entry for these arguments."""
-        if torch.compiler.is_compiling() or is_symbolic_tracing() or function.__code__.co_flags & SUSPENDS:
+        if function.__code__.co_flags & SUSPENDS:
             return None
-        if under_active_modes():
-            return None
-        with self._lock:
-            return self._entry(function, arguments)
+        return None if under_active_modes() else self._in_turn(function, arguments)
 
     def observe(self, function: FunctionType, arguments: tuple[Any, ...]) -> None:
         """Note the sizes and numbers of a call that runs eagerly: what differs at the next call becomes symbolic."""
@@ -106,14 +104,33 @@ class CompiledRegion:
             return None
         if under_active_modes():
             return False
-        with self._lock:
-            entry = self._entry(function, arguments)
+        entry = self._in_turn(function, arguments)
         if entry is None:
             return False
         is_continuation = code in self._layouts
         if not is_continuation and entry.info is not None and entry.info.graph is None and not entry.info.break_reason:
             return None
         return entry
+
+    def _in_turn(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+        """The entry that another thread made while this one waited, if it fits; else a new one."""
+        before = len(self._made)
+        self._waiting += 1
+        try:
+            with self._lock:
+                return self._made_meanwhile(before, function, arguments) or self._entry(function, arguments)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._made.clear()
+
+    def _made_meanwhile(self, before: int, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+        for code, guards, entry in self._made[before:]:
+            if code is function.__code__:
+                named = dict(zip(parameters_of(code), arguments, strict=True))
+                if check(guards, named, function) is None:
+                    return entry
+        return None
 
     def _entry(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
         layout = self._layouts.get(function.__code__) or Layout(function.__code__, 0)
@@ -157,8 +174,11 @@ class CompiledRegion:
         state.guards.append(result.guards)
         program = compile_guards(result.guards, function.__code__)
         if result.code is None:
-            return Entry(program, function.__code__, (), True, record)
-        return Entry(program, result.code, result.cells, result.break_reason is not None, record)
+            entry = Entry(program, function.__code__, (), True, record)
+        else:
+            entry = Entry(program, result.code, result.cells, result.break_reason is not None, record)
+        self._made.append((function.__code__, result.guards, entry))
+        return entry
 
     def _tell(self, function: FunctionType, result: CompiledFrame, record: FrameRecord) -> None:
         log_frame(function.__code__, result, record)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 import weakref
 from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from triptych_dynamo import stances
 from triptych_dynamo._eval_frame import CompiledCallable, Entry, Region
@@ -17,6 +21,27 @@ if TYPE_CHECKING:
     from triptych_dynamo.region import CompiledRegion, FrameRecord
 
 _region = LazyModule("triptych_dynamo.region")
+_compat = LazyModule("triptych_dynamo._torch_compat")
+
+
+def foreign_trace(owner: object) -> bool:
+    """Whether the program runs under somebody else's trace, which wants to see the original and not compiled code."""
+    if torch.compiler.is_exporting():
+        if owner is not None and owner not in _told_exporting:
+            _told_exporting.add(owner)
+            warnings.warn(f"{owner} is called while a program is exported: its original is used", stacklevel=3)
+        return True
+    return torch.compiler.is_compiling() or torch.jit.is_tracing() or _compat.is_symbolic_tracing()
+
+
+_told_exporting: weakref.WeakSet[object] = weakref.WeakSet()
+
+
+def _unobserved(compile_frame: Callable[..., Any], *args: Any) -> Any:
+    """Run our compiler out of sight of torch's own frame hook, which would take it for a program to compile."""
+    if "torch._dynamo" in sys.modules:
+        compile_frame = torch.compiler.disable(compile_frame)
+    return compile_frame(*args)
 
 
 class RegionHandle:
@@ -55,14 +80,16 @@ class RegionHandle:
         return made
 
     def _miss(self, owner: CompiledCallable, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+        if foreign_trace(owner):
+            return None
         if not stances.on_miss(self, owner, lambda: self.built.observe(function, arguments)):
             return None
-        return self.built.miss(function, arguments)
+        return _unobserved(self.built.miss, function, arguments)
 
     def _frame_miss(self, native: Region, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
-        if not stances.on_miss(self, function.__code__, lambda: None):
+        if foreign_trace(None) or not stances.on_miss(self, function.__code__, lambda: None):
             return False
-        return self.built.frame_miss(function, arguments)
+        return _unobserved(self.built.frame_miss, function, arguments)
 
     def with_backend(self, backend: Callable[..., Any]) -> RegionHandle:
         """A region like this one, with nothing compiled yet, for another backend."""
