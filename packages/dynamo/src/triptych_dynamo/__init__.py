@@ -16,7 +16,9 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         *("allow_in_graph", "assume_constant_result", "disable", "graph_break", "is_compiling"),
         *("is_exporting", "nonstrict_trace", "substitute_in_graph"),
     ),
-    "triptych_dynamo.marks": ("mark_dynamic", "mark_static", "maybe_mark_dynamic"),
+    "triptych_dynamo.marks": (
+        *("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"),
+    ),
     "triptych_dynamo.backends": ("register_backend", "list_backends", "lookup_backend"),
     "triptych_dynamo.captured_graph": ("capture", "CapturedGraph", "CaptureError"),
     "triptych_dynamo.codec": ("NotPortable",),
@@ -28,6 +30,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "triptych_dynamo.options": ("Options",),
     "triptych_dynamo.stances": ("set_guard_agreement", "set_stance"),
     "triptych_dynamo.errors": (
+        "ConstraintViolationError",
         "GraphBreakError",
         "GuardViolation",
         "InvalidBackend",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,6 +70,7 @@ __all__ = [
     "new_symbol",
     "nodes_of_expression",
     "number_of_expression",
+    "open_symbol",
     "OpOverload",
     "OpOverloadPacket",
     "runtime_assert",
@@ -209,9 +211,21 @@ def new_symbol(shape_env: ShapeEnv, value: int, name: str, *, duck: bool) -> Any
 
 
 def symbolic_int(shape_env: ShapeEnv, expression: Any) -> Any:
-    """A SymInt of a sympy expression over symbols of `shape_env`."""
-    hint = int(expression.xreplace(dict(shape_env.backed_var_to_val)))
-    return shape_env.create_symintnode(expression, hint=hint)
+    """A SymInt of a sympy expression over symbols of `shape_env`; without a hint where one is open."""
+    value = expression.xreplace(dict(shape_env.backed_var_to_val))
+    return shape_env.create_symintnode(expression, hint=int(value) if value.is_number else None)
+
+
+def open_symbol(shape_env: ShapeEnv, least: int, most: int | None, hint: int) -> Any:
+    """A symbol for a size of which the trace knows its bounds only; `hint` is for code generators."""
+    number = shape_env.create_unbacked_symint()
+    shape_env.pending_fresh_unbacked_symbols.clear()
+    symbol = number.node.expr
+    shape_env.constrain_symbol_range(symbol, compiler_min=least, compiler_max=sys.maxsize if most is None else most)
+    symbolic_shapes._advise_is_size(number)
+    if hasattr(shape_env, "var_to_hint_override"):
+        shape_env.var_to_hint_override[symbol] = hint
+    return symbol
 
 
 def symbolic_float(shape_env: ShapeEnv, value: float, name: str) -> tuple[Any, Any]:

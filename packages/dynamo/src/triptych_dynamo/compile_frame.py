@@ -20,7 +20,7 @@ from triptych_dynamo.emit.continuation import Layout
 from triptych_dynamo.emit.cut import Cut
 from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body, takes_list
 from triptych_dynamo.emit.result_tree import NoTree, result_tree
-from triptych_dynamo.errors import GraphBreakError, TracedException, TracerFault, Unsupported
+from triptych_dynamo.errors import GraphBreakError, RestartTrace, TracedException, TracerFault, Unsupported
 from triptych_dynamo.interpreter.entry import Entry
 from triptych_dynamo.trace.modes import guard_modes, preserved_modes
 from triptych_dynamo.trace.plan import CutHere, Plan
@@ -152,6 +152,8 @@ class FrameCompiler:
                 error.forget_frames()
                 if not learned:
                     return CompiledFrame(None, list(attempt.trace.guards.values()), None, error)
+            except RestartTrace:
+                continue
             except TracedException:
                 return None
             finally:
@@ -195,7 +197,13 @@ class FrameCompiler:
     def _write(
         self, attempt: Attempt, writer: FrameCode, body: Callable[..., None], reason: Unsupported | None
     ) -> CompiledFrame:
-        code, cells = writer.write(body)
+        try:
+            code, cells = writer.write(body)
+        except Unsupported:
+            raise
+        except Exception:  # the backend could not do with open sizes, perhaps
+            attempt.trace.shapes.keep_backed(attempt.trace.shapes.open)
+            raise
         attempt.trace.finish_guards()
         guards, inputs = list(attempt.trace.guards.values()), dict(attempt.trace.graph.inputs)
         effects = tuple(str(getattr(value, "source", None) or value) for value in attempt.trace.effects.changed())
@@ -207,7 +215,7 @@ def _run_guarded(frame: Frame) -> tuple[Value | None, CutHere | None]:
     trace = frame.trace
     try:
         return _run(frame)
-    except (TracedException, Unsupported):
+    except (TracedException, Unsupported, RestartTrace):
         raise
     except RecursionError as error:
         raise Unsupported("recursion", "the tracer ran out of stack") from error

@@ -85,10 +85,12 @@ class GuardViolation(RuntimeError):
         super().__init__(text)
 
 
+class ConstraintViolationError(RuntimeError):
+    """The program fixes or narrows a size of which the user said that it varies."""
+
+
 class RestartTrace(Exception):
-    """Trace the frame again from its start, with what was learned (recorded in the attempt's plan) taken into
-    account.
-    """
+    """Trace the frame again from its start: what was learned is in its history."""
 
 
 class UserProgramError(Exception):

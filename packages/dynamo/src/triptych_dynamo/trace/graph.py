@@ -92,7 +92,8 @@ class GraphBuilder:
     def run_fake(self, tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
         """Run the function on fake tensors under the modes that the traced program has set."""
         try:
-            with enable_python_dispatcher(), self.trace.shapes.fake_mode:
+            shapes = self.trace.shapes
+            with shapes.blaming(tx.user_line), enable_python_dispatcher(), shapes.fake_mode:
                 if isinstance(target, str):
                     return getattr(args[0], target)(*args[1:], **kwargs)
                 return target(*args, **kwargs)

@@ -19,6 +19,7 @@ class History:
         self._numbers: dict[Source, Any] = {}
         self._general: frozenset[Source] = frozenset()
         self._declared: dict[str, frozenset[int]] = {}
+        self.backed: set[Source] = set()  # sizes that the program decides by: no open symbols for them
 
     def varying_dims(self, source: Source, sizes: tuple[int, ...]) -> frozenset[int]:
         """Note the sizes of a tensor and give the dimensions that were seen with different sizes."""

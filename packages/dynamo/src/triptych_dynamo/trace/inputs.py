@@ -8,6 +8,7 @@ import torch
 
 from triptych_dynamo._torch_compat import dispatch_keys
 from triptych_dynamo.guards.facts import TensorFacts
+from triptych_dynamo.marks import is_pinned_by_guard
 from triptych_dynamo.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Inputs:
         keys = dispatch_keys(obj)  # conj and neg bits, inference tensors
         facts = TensorFacts(type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, keys)
         self.trace.guard("tensor", source, facts)
+        if is_pinned_by_guard(obj):
+            self.trace.guard("is_weak", source, obj)
 
     def real_tensor(self, value: TensorValue) -> torch.Tensor:
         """The real tensor behind an input."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import sympy
@@ -10,18 +13,30 @@ import torch
 from triptych_dynamo._torch_compat import (
     CANNOT_FAKE,
     ShapeEnv,
+    expect_true,
     make_fake_mode,
     new_symbol,
     number_of_expression,
+    open_symbol,
     symbolic_float,
     symbolic_int,
 )
+from triptych_dynamo.errors import RestartTrace
 from triptych_dynamo.guards.facts import ShapeFact
 from triptych_dynamo.guards.number_facts import truth_fact
 from triptych_dynamo.guards.shape_program import INT64_MAX, INT64_MIN
-from triptych_dynamo.marks import user_marks
-from triptych_dynamo.sources import ComputedSource, TensorSizeSource, TensorStrideSource, is_owned
+from triptych_dynamo.marks import STATIC_CLASS, Mark
+from triptych_dynamo.sources import (
+    ComputedSource,
+    InstanceDictSource,
+    ItemSource,
+    TensorSizeSource,
+    TensorStrideSource,
+    is_owned,
+)
+from triptych_dynamo.trace.constraints import Condition, Conditions
 from triptych_dynamo.trace.history import History
+from triptych_dynamo.trace.sizes import Size, symbolic_dims
 from triptych_dynamo.values.numbers import NumberValue
 from triptych_dynamo.values.symbolic import SymbolicValue
 
@@ -50,58 +65,84 @@ class Shapes:
         self.history = history or History()
         self.sources: dict[sympy.Symbol, list[Source]] = {}
         self.facts: list[tuple[Any, dict[Any, Source]]] = []  # (expression, extra symbols)
+        self.open: dict[sympy.Symbol, Source] = {}  # symbols of sizes that have no value in the trace
+        self.values: dict[sympy.Symbol, Any] = {}  # sizes and numbers of this call
+        self.marked: list[tuple[sympy.Symbol, Mark, str]] = []
+        self.granted: list[Condition] = []  # what torch's functions took for granted about open sizes
+        self._lines: list[str] = []  # of the program, for each guard of the shape environment
+        self._shape_ids: dict[Any, sympy.Symbol] = {}
         self._sizes: dict[tuple[int, int], SymbolicValue] = {}
 
     # -- tensors -----------------------------------------------------------------------------------------------------
     def fake_input(self, obj: torch.Tensor, source: Source | None) -> torch.Tensor:
         """The fake tensor of a real one; dimensions that are symbolic have symbols of their own."""
-        dims = self._dynamic_dims(obj, source) if source is not None else frozenset()
+        dims = symbolic_dims(obj, source, self.dynamic, self.history) if source is not None else {}
         if not dims or source is None or not _is_plain(obj):
             return self.fake_mode.from_tensor(obj, static_shapes=True)
         sizes = [
-            self._size_symbol(size, TensorSizeSource(source, dim), obj, dim) if dim in dims else sympy.Integer(size)
+            self._size_symbol(size, TensorSizeSource(source, dim), dims[dim]) if dim in dims else sympy.Integer(size)
             for dim, size in enumerate(obj.shape)
         ]
         strides = self._strides(obj, sizes, source)
         return self._make(obj, [self._number(size) for size in sizes], [self._number(stride) for stride in strides])
 
-    def _dynamic_dims(self, obj: torch.Tensor, source: Source) -> frozenset[int]:
-        varying = self.history.varying_dims(source, tuple(obj.shape))
-        dynamic, static = user_marks(obj)
-        if isinstance(obj, torch.nn.Parameter):
-            return dynamic
-        if self.dynamic is False:
-            chosen = dynamic
-        elif self.dynamic and not is_owned(source):
-            chosen = frozenset(range(obj.ndim)) - static
+    def _size_symbol(self, size: int, source: TensorSizeSource, plan: Size) -> Any:
+        mark = plan.mark
+        least, most = (mark.least, mark.most) if mark is not None else (None, None)
+        if plan.open:
+            symbol = open_symbol(self.env, least or 0, most, size if mark is None else mark.hint or size)
+            self.open[symbol] = source
         else:
-            chosen = (varying | dynamic) - static
-        return frozenset(dim for dim in chosen if obj.shape[dim] not in (0, 1))
-
-    def _size_symbol(self, size: int, source: Source, obj: torch.Tensor, dim: int) -> Any:
-        alone = source.base is not None and self.history.is_general(source.base)
-        symbol = new_symbol(self.env, size, str(source), duck=not alone)
+            alone = self.history.is_general(source.base) or (mark is not None and mark.kind == "dynamic")
+            symbol = new_symbol(self.env, size, str(source), duck=not alone)
+            least = max(least or 2, 2)
+        self.values[symbol] = size
         if symbol not in self.sources:
-            self.facts.append((sympy.Ge(symbol, 2, evaluate=False), {}))
+            self._bound(symbol, least, most)
+            self._mark(symbol, source, mark)
         self.sources.setdefault(symbol, []).append(source)
         return symbol
+
+    def _bound(self, symbol: Any, least: int | None, most: int | None) -> None:
+        if least:
+            self.facts.append((sympy.Ge(symbol, least, evaluate=False), {}))
+        if most is not None:
+            self.facts.append((sympy.Le(symbol, most, evaluate=False), {}))
+
+    def _mark(self, symbol: Any, source: Source, mark: Mark | None) -> None:
+        """What a mark asks for beside the symbol."""
+        if mark is None:
+            return
+        special = [holds for holds in mark.specialize_on if holds(self.values[symbol])]
+        if mark.kind in ("dynamic", "unbacked") and not special:
+            self.marked.append((symbol, mark, str(source)))
+        if mark.shape_id is not None:
+            first = self._shape_ids.setdefault(mark.shape_id, symbol)
+            if first is not symbol:
+                expect_true(symbolic_int(self.env, first) == symbolic_int(self.env, symbol))
+        for holds in special:
+            bool(holds(symbolic_int(self.env, symbol)))  # decided, and so guarded
 
     def _strides(self, obj: torch.Tensor, sizes: list[Any], source: Source) -> list[Any]:
         """Strides as expressions over the sizes inside of them; a stride that is none is taken as it is, and
         guarded.
         """
-        order = sorted(range(obj.ndim), key=lambda dim: (obj.stride(dim), obj.shape[dim]))
+        order = sorted(range(obj.ndim), key=lambda dim: (obj.stride(dim), obj.shape[dim], -dim))
+        if obj.is_contiguous():
+            order = list(reversed(range(obj.ndim)))
         strides: list[Any] = [sympy.Integer(stride) for stride in obj.stride()]
         candidates: dict[int, Any] = {1: sympy.Integer(1)}
         for dim in order:
             stride = obj.stride(dim)
             if stride in candidates:
                 strides[dim] = candidates[stride]
-            candidates[stride * obj.shape[dim]] = strides[dim] * sizes[dim]
+            candidates[stride * max(obj.shape[dim], 1)] = strides[dim] * sizes[dim]
+        empty = [sympy.Eq(size, 0) for size in sizes if size in self.open]
         for dim, expression in enumerate(strides):
             if expression.free_symbols:
                 symbol = sympy.Symbol(f"stride{len(self.facts)}", integer=True)
-                self.facts.append((sympy.Eq(symbol, expression), {symbol: TensorStrideSource(source, dim)}))
+                fact = sympy.Or(sympy.Eq(symbol, expression), *empty)  # strides of an empty tensor say nothing
+                self.facts.append((fact, {symbol: TensorStrideSource(source, dim)}))
         return strides
 
     def _number(self, expression: Any) -> Any:
@@ -119,7 +160,7 @@ class Shapes:
     # -- numbers -----------------------------------------------------------------------------------------------------
     def number_input(self, tx: Frame, obj: Any, source: Source) -> Value | None:
         """The symbolic value of a number from outside, or None when it is taken as a constant."""
-        if self.dynamic is False or not self._is_symbolic_number(obj, source):
+        if self.dynamic is False or not self._is_symbolic_number(obj, source) or _is_static_attribute(tx, source):
             return None
         if type(obj) is float:
             tx.guard("type_is", source, float)
@@ -140,6 +181,7 @@ class Shapes:
             symbol = new_symbol(self.env, number, str(source), duck=False)
             self.sources.setdefault(symbol, []).append(source)
             sym = symbolic_int(self.env, symbol)
+            self.values[symbol] = number
             node = tx.trace.graph.add_input(source, sym)
             known = tx.trace.number_inputs[source] = SymbolicValue(node, sym, source)
         return known
@@ -181,7 +223,8 @@ class Shapes:
     def decide(self, tx: Frame, sym: Any) -> bool:
         """The truth of a symbolic number in this run; a guard keeps it."""
         try:
-            return bool(sym)
+            with self.blaming(tx.user_line):
+                return bool(sym)
         except CANNOT_FAKE:
             return self.undecided(tx, sym.node.expr)
 
@@ -189,41 +232,82 @@ class Shapes:
         """The number that `sym` is in this run; a guard keeps it."""
         convert = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(sym)]
         try:
-            return convert(sym)
+            with self.blaming(tx.user_line):
+                return convert(sym)
         except CANNOT_FAKE:
             return self.undecided(tx, sym.node.expr)
+
+    @contextmanager
+    def blaming(self, line: str) -> Iterator[None]:
+        """Guards that come up inside are for this line of the program."""
+        try:
+            yield
+        finally:
+            self._lines += [line] * (len(self.env.guards) - len(self._lines))
+
+    def number_of(self, sym: Any) -> Any:
+        """The number that a symbolic one is in this call."""
+        return sym.node.pytype(sym.node.expr.xreplace({s: sympy.sympify(v) for s, v in self.values.items()}))
+
+    def keep_backed(self, symbols: Iterable[Any]) -> None:
+        """The program decides by these open sizes: trace again with their values, unless they are marked open."""
+        strict = {symbol for symbol, mark, _ in self.marked if mark.kind == "unbacked"}
+        sources = [self.open[symbol] for symbol in symbols if symbol in self.open and symbol not in strict]
+        if sources:
+            self.history.backed.update(sources)
+            raise RestartTrace
 
     @staticmethod
     def undecided(tx: Frame, expression: Any, who: str = "it needs to know") -> NoReturn:
         """The trace ends at a question about a number that only the run knows."""
+        tx.trace.shapes.keep_backed(expression.free_symbols)
         hint = "keep it a tensor (torch.where), or say what holds with torch._check(...) before this line"
         tx.unsupported("data-dependent", f"{who} {tx.trace.unbacked.describe(expression)}", hint)
 
     # -- guards ------------------------------------------------------------------------------------------------------
     def add_guards(self, trace: Trace) -> None:
-        """Guards of the decisions that the trace made, of ranges, and of sizes that share one symbol."""
+        """Guards of the decisions that the trace made, of ranges, and of sizes that share one symbol.
+
+        Raises:
+            ConstraintViolationError: a size that the user marked is not as free as the mark says.
+        """
         for symbol, sources in self.sources.items():
             for number, other in enumerate(sources[1:]):
                 twin = sympy.Symbol(f"{symbol}_{number}", integer=True)
                 self._guard(trace, sympy.Eq(symbol, twin), {twin: other})
+        conditions = [Condition(g.expr, line) for g, line in zip_longest(self.env.guards, self._lines, fillvalue="")]
+        conditions += self.granted
+        if self.marked:
+            bounds = [Condition(fact, "") for fact, extra in self.facts if not extra]
+            found = Conditions([*conditions, *bounds], self.values)
+            for symbol, mark, name in self.marked:
+                found.check(symbol, mark, name)
         for expression, extra in self.facts:
             self._guard(trace, expression, extra)
-        for guard in self.env.guards:
-            self._guard(trace, guard.expr, {})
+        for condition in conditions:
+            self._guard(trace, condition.expression, {}, condition.line)
 
-    def _guard(self, trace: Trace, expression: Any, extra: dict[Any, Source]) -> None:
+    def _guard(self, trace: Trace, expression: Any, extra: dict[Any, Source], line: str = "") -> None:
         if expression in (sympy.true, True):
             return
         symbols = sorted(expression.free_symbols, key=str)
         known = {symbol: extra.get(symbol) or self._source(symbol) for symbol in symbols}
         if all(symbol.is_integer and not isinstance(source, ComputedSource) for symbol, source in known.items()):
-            trace.guard("shape", None, ShapeFact(expression, tuple(known.items())))
+            trace.guard("shape", None, ShapeFact(expression, tuple(known.items())), line)
             return
         computed = ComputedSource(number_of_expression(expression, symbols), tuple(known.values()))
-        trace.guard("python", None, truth_fact(computed, True))
+        trace.guard("python", None, truth_fact(computed, True), line)
 
     def _source(self, symbol: Any) -> Source:
         return self.sources[symbol][0]
+
+
+def _is_static_attribute(tx: Frame, source: Source) -> bool:
+    """Whether the number is an attribute of an object whose class was marked static."""
+    holder = source.base
+    if not isinstance(source, ItemSource) or not isinstance(holder, InstanceDictSource):
+        return False
+    return bool(getattr(type(tx.trace.object_at(holder.base)), STATIC_CLASS, False))
 
 
 def _is_plain(obj: torch.Tensor) -> bool:

@@ -110,9 +110,9 @@ class Trace:
             _current.reset(token)
 
     # -- guards and wrapping -----------------------------------------------------------------------------------------
-    def guard(self, kind: str, source: Source | None, value: Any = None) -> None:
+    def guard(self, kind: str, source: Source | None, value: Any = None, line: str = "") -> None:
         """Add a guard once. Guards without a source (constants of the trace) are dropped, except the sourceless
-        kinds.
+        kinds. `line`: the user's that asked for it, if not the one that runs now.
         """
         if source is None and not KINDS[kind].sourceless:
             return
@@ -127,7 +127,7 @@ class Trace:
             key = (kind, source, type(value), id(value))
             known = key in self.guards
         if not known:
-            self.guards[key] = Guard(kind, source, value, self.user_line())
+            self.guards[key] = Guard(kind, source, value, line or self.user_line())
 
     def wrap(self, tx: Frame, obj: Any, source: Source | None) -> Value:
         """The one value of `obj`; a second way to the same object is guarded."""

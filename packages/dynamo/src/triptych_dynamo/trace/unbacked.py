@@ -24,6 +24,7 @@ from triptych_dynamo._torch_compat import (
     written_expression,
 )
 from triptych_dynamo.sources import TensorSizeSource
+from triptych_dynamo.trace.constraints import Condition
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
@@ -65,7 +66,10 @@ class Unbacked:
         found = deferred_checks(self.env)
         new, self._checks = found[self._checks :], len(found)
         for check in new:
-            if all(symbol in self.origins or symbol in self.trace.shapes.sources for symbol in check.expr.free_symbols):
+            symbols = check.expr.free_symbols
+            if all(symbol in self.trace.shapes.sources for symbol in symbols):  # a fact about inputs: a guard
+                self.trace.shapes.granted.append(Condition(check.expr, self.trace.user_line()))
+            elif all(symbol in self.origins or symbol in self.trace.shapes.sources for symbol in symbols):
                 self._emit(self.node_of(check.expr), RuntimeError, self._text(check.expr, self.trace.user_line()))
 
     def after_node(self, node: fx.Node, result: Any, how: str) -> None:

@@ -13,6 +13,7 @@ import torch
 from triptych_dynamo._torch_compat import (
     advise_is_size,
     assert_async,
+    expect_true,
     runtime_assert,
     runtime_check_size,
     runtime_check_with,
@@ -46,9 +47,12 @@ def require(tx: Frame, error: type[Exception], condition: Value, message: Value 
     if in_graph(tx, condition):
         tx.trace.unbacked.require(tx, condition, error, _known_text(tx, message))  # type: ignore[arg-type]
         return none(tx)
-    if condition.truth(tx):
-        return none(tx)
-    return tx.raise_python(error, _text(tx, message, error))
+    if isinstance(condition, SymbolicValue):
+        with tx.trace.shapes.blaming(tx.user_line):
+            holds = expect_true(condition.sym)
+    else:
+        holds = condition.truth(tx)
+    return none(tx) if holds else tx.raise_python(error, _text(tx, message, error))
 
 
 def _refuse(tx: Frame, condition: Value, error: type[Exception]) -> Value:

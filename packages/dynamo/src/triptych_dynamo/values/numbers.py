@@ -126,7 +126,7 @@ def apply(tx: Frame, function: Callable[..., Any], operands: list[Value]) -> Val
     if any(source is None for source in sources):
         return None
     try:
-        result = function(*[_number_of(operand) for operand in operands])
+        result = function(*[_number_of(tx, operand) for operand in operands])
     except Exception as error:  # the program's own
         _fix(tx, operands)
         return tx.raise_python(type(error), *error.args)
@@ -148,12 +148,12 @@ def _fix(tx: Frame, operands: list[Value]) -> None:
             operand.specialize(tx)
 
 
-def _number_of(value: Value) -> Any:
+def _number_of(tx: Frame, value: Value) -> Any:
     """The number of this run."""
     if isinstance(value, NumberValue):
         return value.value
     if isinstance(value, SymbolicValue):
-        return value.sym.node.hint
+        return tx.trace.shapes.number_of(value.sym)
     return value.as_constant()
 
 

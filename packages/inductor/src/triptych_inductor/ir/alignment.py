@@ -88,10 +88,10 @@ def _is_large_product(node: FxNode) -> bool:
 
 def room_for(node: FxNode, value: Any) -> tuple[int, ...] | None:
     """Sizes of the memory for the node's result (of which `value` is the fake): it is an operand of a large product."""
-    if not isinstance(value, torch.Tensor) or value.ndim < 2 or not value.is_contiguous():
+    if not isinstance(value, torch.Tensor) or value.ndim < 2 or not all(type(n) is int for n in value.shape):
         return None
     step = step_of(value.dtype, value.device)
-    if step == 1 or not all(type(n) is int for n in value.shape):
+    if step == 1 or not value.is_contiguous():
         return None
     first, last = value.shape[0], value.shape[-1]
     if not (last % step or (value.ndim == 2 and first % step)) or not reaches(node, _is_large_product):

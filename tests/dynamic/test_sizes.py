@@ -1,0 +1,313 @@
+"""Sizes that change: found by themselves, marked, 0 and 1, layouts, decisions, errors of marks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import triptych
+import triptych_dynamo as td
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from tests.dynamic.rows import Row, assert_same, over_backends, rows, run
+
+
+def fixed(fn: Any) -> Any:
+    return lambda: fn
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.arange(float(torch.Size(shape).numel())).reshape(shape) / 7 - 1
+
+
+def sizes(*rows_: int, columns: int = 4) -> list[tuple[torch.Tensor]]:
+    return [(numbers(n, columns),) for n in rows_]
+
+
+def branch(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.shape[0] > 6 else x - 1
+
+
+def several(x: torch.Tensor) -> Any:
+    n, m = x.shape
+    return (
+        x.view(-1),
+        x.reshape(m, n),
+        x.t().contiguous(),
+        x.flatten() * n,
+        torch.zeros(n * 2),
+        (n // 2, n % 3, -n, n * m),
+    )
+
+
+def parts(x: torch.Tensor) -> Any:
+    return x.chunk(2), x.split(3), x.unbind(1), F.pad(x, (1, 2)), x[1:-1], x[::2], x.tensor_split(2)
+
+
+def joined(x: torch.Tensor) -> Any:
+    return torch.cat([x, x[:1], x]), torch.stack([x, x], 1), x.repeat(2, 1), x[None].expand(3, -1, -1), x.roll(1, 0)
+
+
+def reduced(x: torch.Tensor) -> Any:
+    return x.sum(0), x.mean(), x.softmax(0), x.cumsum(0), F.layer_norm(x, (4,)), x.argmax(1), x.std(0), x.norm()
+
+
+def attention(x: torch.Tensor) -> torch.Tensor:
+    q = x.view(x.shape[0], 2, 2).transpose(0, 1)
+    mask = torch.ones(x.shape[0], x.shape[0], dtype=torch.bool).tril()
+    return F.scaled_dot_product_attention(q, q, q, attn_mask=mask).transpose(0, 1).reshape(x.shape[0], -1)
+
+
+def two(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x + y) * x.shape[0]
+
+
+def images(*batches: int) -> list[tuple[torch.Tensor]]:
+    return [(numbers(n, 3, 6, 6).to(memory_format=torch.channels_last),) for n in batches]
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
+
+
+AUTOMATIC = [
+    Row("rows", fixed(lambda x: x * 2), sizes(8, 9, 10, 12), 2),
+    Row("both", fixed(lambda x: x @ x.t()), [(numbers(8, 8),), (numbers(9, 10),), (numbers(11, 3),)], 2),
+    Row("several", fixed(several), sizes(8, 9, 10, 7), 2),
+    Row("parts", fixed(parts), sizes(8, 9, 11), 3),
+    Row("joined", fixed(joined), sizes(8, 9, 11), 2),
+    Row("reduced", fixed(reduced), sizes(8, 9, 11), 2),
+    Row("attention", fixed(attention), sizes(8, 9, 11), 2),
+    Row("branch", fixed(branch), sizes(8, 9, 4, 3, 20), 3),
+    Row("duck", fixed(two), [(numbers(n, 4), numbers(n, 4)) for n in (8, 9, 10)], 2),
+    Row("broadcast", fixed(two), [(numbers(n, 4), numbers(1, 4)) for n in (8, 9, 10)], 2),
+    Row("channels-last", fixed(lambda x: (x.relu(), x.mean((2, 3)), F.avg_pool2d(x, 2))), images(2, 4, 5), 2),
+    Row("expanded", fixed(lambda x: x * 2), [(numbers(n, 1).expand(n, 5),) for n in (8, 9, 10)], 2),
+    Row("transposed", fixed(lambda x: x * 2), [(numbers(5, n).t(),) for n in (8, 9, 10)], 2),
+    Row("strided", fixed(lambda x: x * 2), [(numbers(n, 20)[:, :n],) for n in (8, 9, 10)], 2),
+    Row("to-one", fixed(lambda x: x * 2), sizes(8, 9, 1, 0, 2, 5), 3),
+    Row("train", network, [(numbers(n, 4),) for n in (8, 9, 12)], 2, train=True),
+    Row("dynamic-true", fixed(several), sizes(8, 9, 3, 2), 2, dynamic=True),
+    Row("dynamic-true-to-one", fixed(lambda x: x.sin()), sizes(2, 5, 1, 0, 7), 2, dynamic=True),
+    Row("dynamic-false", fixed(lambda x: x * 2), sizes(8, 9, 10), 3, dynamic=False),
+]
+
+
+@over_backends
+@rows(AUTOMATIC)
+def test_automatic(row: Row, backend: str) -> None:
+    run(row, backend)
+
+
+# -- marks -------------------------------------------------------------------------------------------------------------
+TINY = (1, 0, 2, 5, 1, 9)
+
+
+def marked(*rows_: int, mark: Any = td.mark_dynamic, **facts: Any) -> list[tuple[Any, ...]]:
+    calls = sizes(*rows_)
+    for (x,) in calls:
+        mark(x, 0, **facts)
+    return calls
+
+
+class Marking:
+    """Marks its argument itself: copies of tensors, which the tests make, have no marks."""
+
+    def __init__(self, fn: Any, mark: Any = td.mark_dynamic, **facts: Any) -> None:
+        self.fn, self.mark, self.facts = fn, mark, facts
+
+    def compiled(self, **how: Any) -> Any:
+        inner = triptych.compile(self.fn, **how)
+
+        def call(*args: torch.Tensor) -> Any:
+            for arg in args:
+                self.mark(arg, 0, **self.facts)
+            return inner(*args)
+
+        call.report = lambda: triptych.report(inner)  # type: ignore[attr-defined]
+        return call
+
+
+def count(marking: Marking, calls: list[tuple[torch.Tensor, ...]], backend: str, **how: Any) -> int:
+    compiled = marking.compiled(backend=backend, **how)
+    for args in calls:
+        assert_same(compiled(*args), marking.fn(*args))
+    return len(compiled.report().graphs)
+
+
+WEIGHT = numbers(4, 3)
+GENERAL = {
+    "elementwise": lambda x: (x.sin() + 1) * x,
+    "broadcast": lambda x: x + numbers(4),
+    "product": lambda x: x @ WEIGHT,
+    "linear": lambda x: F.linear(x, WEIGHT.t(), numbers(3)),
+    "softmax": lambda x: x.softmax(1),
+    "layer-norm": lambda x: F.layer_norm(x, (4,)),
+    "sum": lambda x: (x.sum(0), x.sum(), x.sum(1)),
+    "view": lambda x: (x.view(-1), x.reshape(-1, 2), x.flatten(), x.unsqueeze(1)),
+    "sizes": lambda x: (x.shape[0], x.numel(), torch.zeros(x.shape[0]), x * x.shape[0]),
+    "join": lambda x: torch.cat([x, x]),
+    "transposed": lambda x: x.t() * 2,
+    "slice": lambda x: x[:, 1:],
+    "index": lambda x: x[torch.arange(x.shape[0])],
+    "mask": lambda x: torch.where(x > 0, x, x * 0.1),
+    "pairs": lambda x: x[:, None] - x[None],
+}
+
+
+@over_backends
+@pytest.mark.parametrize("name", GENERAL)
+def test_marked_sizes_of_zero_and_one_cost_no_compile(name: str, backend: str) -> None:
+    assert count(Marking(GENERAL[name]), sizes(*TINY), backend, fullgraph=True) == 1
+
+
+@over_backends
+def test_a_decision_is_guarded(backend: str) -> None:
+    assert count(Marking(branch), sizes(8, 9, 3, 4, 1, 0), backend) == 4
+
+
+@pytest.mark.parametrize("mark", [td.mark_dynamic, td.maybe_mark_dynamic, td.mark_unbacked])
+def test_every_mark_opens_the_size(mark: Any) -> None:
+    assert count(Marking(lambda x: x * 2, mark), sizes(3, 5, 1), "eager") == 1
+
+
+def test_bounds() -> None:
+    marking = Marking(lambda x: x * 2, min=2, max=64)
+    assert count(marking, sizes(3, 64, 2, 50), "eager") == 1
+    assert count(marking, sizes(3, 64, 65), "eager") == 2
+
+
+def test_static_mark() -> None:
+    marking = Marking(lambda x: x * 2, td.mark_static)
+    assert count(marking, sizes(3, 5, 7), "eager", dynamic=True) == 3
+
+
+def fixes(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.ones(5, 4)
+
+
+def branches(x: torch.Tensor) -> torch.Tensor:
+    a, b = x.shape
+    if a > b:
+        return x
+    if a < b:
+        return x + 1
+    if a + b != 10:
+        return x + 2
+    return x + 3
+
+
+VIOLATIONS = [
+    ("added", fixes, (5, 4), 0, 1),
+    ("branches", branches, (5, 5), (0, 1), 6),
+    ("constant", lambda x: torch.zeros(int(x.shape[0])).view(5), (5, 4), 0, 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("fn", "shape", "dims", "line"), [row[1:] for row in VIOLATIONS], ids=[row[0] for row in VIOLATIONS]
+)
+def test_a_mark_that_the_program_contradicts_is_an_error(name: str, fn: Any, shape: Any, dims: Any, line: int) -> None:
+    x = numbers(*shape)
+    td.mark_dynamic(x, dims)
+    with pytest.raises(td.ConstraintViolationError, match="mark_dynamic") as caught:
+        triptych.compile(fn, backend="eager")(x)
+    assert f"{__file__}:{fn.__code__.co_firstlineno + line}" in str(caught.value)
+    y = numbers(*shape)
+    td.maybe_mark_dynamic(y, dims)
+    assert_same(triptych.compile(fn, backend="eager")(y), fn(y))
+
+
+def test_a_bound_that_the_program_narrows_is_an_error() -> None:
+    x = numbers(8, 4)
+    td.mark_dynamic(x, 0, min=4, max=100)
+    with pytest.raises(td.ConstraintViolationError, match="min=4, max=100"):
+        triptych.compile(branch, backend="eager")(x)
+
+
+def test_an_open_size_is_never_decided() -> None:
+    x = numbers(8, 4)
+    td.mark_unbacked(x, 0)
+    with pytest.raises(td.GraphBreakError, match="torch._check"):
+        triptych.compile(branch, backend="eager", fullgraph=True)(x)
+
+
+def test_equal_shape_ids_are_equal_sizes() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, y]) + x.shape[0]
+
+    compiled = triptych.compile(fn, backend="eager", fullgraph=True)
+    for n, m in ((3, 3), (5, 5), (4, 4), (4, 5)):
+        x, y = numbers(n, 2), numbers(m, 2)
+        td.mark_unbacked(x, 0, shape_id="batch")
+        td.mark_unbacked(y, 0, shape_id="batch")
+        assert_same(compiled(x, y), fn(x, y))
+    assert len(triptych.report(compiled).graphs) == 2
+
+
+def test_specialised_sizes() -> None:
+    seen: list[str] = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        seen.append(str([tuple(i.shape) for i in inputs if isinstance(i, torch.Tensor)]))
+        return gm.forward
+
+    compiled = triptych.compile(lambda x: x * 2, backend=backend)
+    for n in (8, 5, 8, 6):
+        x = numbers(n)
+        td.mark_dynamic(x, 0, specialize_on=[lambda size: size == 8])
+        assert compiled(x).tolist() == (x * 2).tolist()
+    assert len(seen) == 2 and seen[0] == "[(8,)]"
+
+
+def test_numbers_of_a_class_marked_static() -> None:
+    class Stepper:
+        def __init__(self) -> None:
+            self.step = 0
+
+    td.mark_static(Stepper)
+    stepper = Stepper()
+    compiled = triptych.compile(lambda x: x * stepper.step, backend="eager")
+    for stepper.step in range(3):
+        compiled(numbers(3))
+    assert len(triptych.report(compiled).graphs) == 3
+
+
+def test_static_address_is_guarded_on_the_object() -> None:
+    weight = numbers(3)
+    td.mark_static_address(weight)
+    compiled = triptych.compile(lambda x, w: x * w, backend="eager")
+    x = numbers(3)
+    for w in (weight, weight, numbers(3), numbers(3)):
+        compiled(x, w)
+    assert len(triptych.report(compiled).graphs) == 2
+
+
+def test_marks_of_torch_mean_the_same() -> None:
+    x = numbers(1, 4)
+    torch._dynamo.mark_dynamic(x, 0, min=1, max=64)
+    compiled = triptych.compile(lambda x: x * 2, backend="eager")
+    for y in (x, numbers(7, 4), numbers(64, 4)):
+        compiled(y)
+    assert len(triptych.report(compiled).graphs) == 1
+
+
+# -- any sizes ---------------------------------------------------------------------------------------------------------
+PROGRAMS = [several, joined, attention, two, GENERAL["pairs"], GENERAL["sum"], branch]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(PROGRAMS), st.lists(st.integers(1, 12), min_size=2, max_size=5), st.booleans())
+def test_any_sizes(fn: Any, lengths: list[int], is_marked: bool) -> None:
+    compiled = triptych.compile(fn, backend="aot_eager")
+    for n in lengths:
+        args = [numbers(n, 4) for _ in range(fn.__code__.co_argcount)]
+        for arg in args:
+            if is_marked:
+                td.maybe_mark_dynamic(arg, 0)
+        assert_same(compiled(*args), fn(*args))
