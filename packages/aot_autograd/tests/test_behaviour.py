@@ -14,6 +14,30 @@ def no_grad_view(x):
     return v, x * y
 
 
+class Halved(torch.autograd.Function):
+    """Its argument as it is; half of the gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 0.5
+
+
+class HalvedRow(Halved):
+    """The same, as one row."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view(-1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.view(3, 4) * 0.5
+
+
 PROGRAMS = {
     "mutate plain input": (lambda x, y: (x.add_(1) * y).sum(), plain(3, 4), grad(3, 4)),
     "mutate input with history": (lambda x, y: x.mul_(y).sum(), grad(3, 4), grad(3, 4)),
@@ -65,6 +89,12 @@ PROGRAMS = {
     "mutated as_strided": (lambda x: x.as_strided((2, 2), (4, 1), 1).mul_(2), plain(4, 4)),
     "masked_fill_": (lambda x: x.clone().masked_fill_(x > 0, 0.0), grad(4, 4)),
     "scan and maximum": (lambda x: x.cumsum(0) + x.max(1)[0], grad(4, 4)),
+    "own backward of an input": (lambda x: Halved.apply(x), grad(3, 4)),
+    "own backward of a view of an input": (lambda x: (HalvedRow.apply(x), Halved.apply(x.t()), x), grad(3, 4)),
+    "own backward of an input, view of it": (lambda x: Halved.apply(x).t(), grad(3, 4)),
+    "own backward of a shared value": (lambda x: ((y := x * 2), Halved.apply(y), y.t()), grad(3, 4)),
+    "own backward before views": (lambda x: ((y := Halved.apply(x * 2)), y.t()), grad(3, 4)),
+    "own backward before a mutation": (lambda x, y: (x.copy_(Halved.apply(y)), x[0]), grad(3, 4), grad(3, 4)),
     "mutated detached alias": (lambda x: ((y := x * 2), y.detach().add_(1))[1], grad(4, 4)),
 }
 

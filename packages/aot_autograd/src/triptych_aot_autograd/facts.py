@@ -53,9 +53,9 @@ class OutputFacts:
     """One (flat) output of the function.
 
     kind: 'value' (graph output `index` itself), 'input' (input `index` itself), 'view_of_input' (steps on input
-    `index`),
-    'view_of_value' (steps on graph output `index`), 'same' (the object that is output `index`), 'constant'
-    (`constant`).
+    `index`), 'view_of_value' (steps on graph output `index`), 'same' (the object that is output `index`), 'constant'
+    (`constant`). gradient: the graph output that takes the gradient of a view, where a `torch.autograd.Function` of
+    the program stands between the view and its base; -1: autograd differentiates the steps.
     """
 
     kind: str
@@ -63,6 +63,7 @@ class OutputFacts:
     steps: tuple[Step, ...] = ()
     constant: Any = None
     requires_grad: bool = False
+    gradient: int = -1
 
     def __str__(self) -> str:
         steps = "".join(f".{s}" for s in self.steps)

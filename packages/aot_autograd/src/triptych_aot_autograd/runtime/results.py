@@ -85,6 +85,29 @@ def _maker(output: OutputFacts) -> Callable[[Any, Any, Any, Any], Any]:
     if output.kind == "constant":
         return lambda primals, values, symbols, made: constant
     replay = _replay(output.steps)
-    if output.kind == "view_of_input":
+    of_input, gradient = output.kind == "view_of_input", output.gradient
+    if gradient >= 0:
+        return lambda primals, values, symbols, made: _with_gradient_of(
+            values[gradient], replay((primals if of_input else values)[index].detach(), symbols)
+        )
+    if of_input:
         return lambda primals, values, symbols, made: replay(primals[index], symbols)
     return lambda primals, values, symbols, made: replay(values[index], symbols)
+
+
+class _GradientOf(torch.autograd.Function):
+    """The second tensor, whose gradient goes to the first."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+        return view
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return grad, None
+
+
+def _with_gradient_of(value: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    if not value.requires_grad:
+        return view
+    return _GradientOf.apply(value, view)  # type: ignore[no-any-return, no-untyped-call]

@@ -107,7 +107,8 @@ class OutputClassifier:
         if storage.input_index is not None:
             if tensor is self.inputs[storage.input_index]:
                 return OutputFacts("input", storage.input_index, requires_grad=grad)
-            return OutputFacts("view_of_input", storage.input_index, self._steps(tensor), requires_grad=grad)
+            own = self._own_gradient(position, tensor, self.inputs[storage.input_index])
+            return OutputFacts("view_of_input", storage.input_index, self._steps(tensor), None, grad, own)
         if len(sharers[id(storage)]) < 2:
             return self._add(position, current_value(tensor, self.recorder), tensor)
         if id(storage) not in bases:
@@ -115,7 +116,14 @@ class OutputClassifier:
             base = storage.base
             self.graph_outputs.append(GraphOutput("base", position, current_value(base, self.recorder), base))
         steps = () if tensor is storage.base else self._steps(tensor)
-        return OutputFacts("view_of_value", bases[id(storage)], steps, requires_grad=grad)
+        own = self._own_gradient(position, tensor, storage.base)
+        return OutputFacts("view_of_value", bases[id(storage)], steps, None, grad, own)
+
+    def _own_gradient(self, position: int, tensor: TracedTensor, source: torch.Tensor) -> int:
+        """The graph output that takes the gradient of a view which the program differentiates by itself, or -1."""
+        if not _differentiated_by_program(tensor, source):
+            return -1
+        return self._add(position, current_value(tensor, self.recorder), tensor).index
 
     def _add(self, position: int, node: Node, tensor: TracedTensor | None) -> OutputFacts:
         self.graph_outputs.append(GraphOutput("output", position, node, tensor))
@@ -162,6 +170,19 @@ class OutputClassifier:
                 output.node = self.recorder(aten.clone.default, handle)._value
             taken.add(view_root(output.node))
         return outputs
+
+
+def _differentiated_by_program(tensor: torch.Tensor, source: torch.Tensor) -> bool:
+    """Whether a `torch.autograd.Function` of the program stands between the tensor and `source`, whose memory it shows.
+
+    Then a view of the source, made again behind the graph, would have torch's gradient and not the program's.
+    """
+    node = tensor.grad_fn
+    while node is not None and node is not source.grad_fn:
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        node = node.next_functions[0][0] if node.next_functions else None
+    return False
 
 
 def _facts_of(node: Node) -> Facts:
