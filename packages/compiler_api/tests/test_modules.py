@@ -36,7 +36,7 @@ def doubled(original, *args):
 
 
 def make(model):
-    return modules.twin(model, functools.partial(doubled, model), make, Report("net"))
+    return modules.twin(model, functools.partial(doubled, model), make, Report("net"), lambda example: example)
 
 
 @pytest.fixture

@@ -9,11 +9,13 @@ from typing import Any, TypeVar, Unpack, overload
 
 import triptych_dynamo
 from torch import nn
+from triptych_dynamo.lazy import LazyModule
 
 from triptych import backends, logs, modules, support
 from triptych.reports import ATTRIBUTE, Report
 from triptych.settings import Backend, Keywords, Settings
 
+_aot = LazyModule("triptych.aot")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -87,7 +89,8 @@ def _compile(model: Any, settings: Settings) -> Any:
     if isinstance(model, nn.Module):
         original = modules.original_of(model)
         again = functools.partial(_compile, settings=settings)
-        return modules.twin(original, optimize(original.__call__), again, report)
+        forward = functools.partial(_aot_compile_method, original.forward, settings)
+        return modules.twin(original, optimize(original.__call__), again, report, forward)
     return optimize(model)
 
 
@@ -112,9 +115,21 @@ def _optimizer(settings: Settings, report: Report) -> Callable[[Any], Any]:
             fn = _as_function(fn)
         compiled = optimize(fn)
         setattr(compiled, ATTRIBUTE, report)
+        compiled.aot_compile = functools.partial(_aot_compile, fn, settings)
         return compiled
 
     return make
+
+
+def _aot_compile(fn: Any, settings: Settings, example: tuple[tuple, dict[str, Any]]) -> Any:
+    """`aot.aot_compile`, imported when it is used."""
+    return _aot.aot_compile(fn, settings, example)
+
+
+def _aot_compile_method(method: Any, settings: Settings, example: tuple[tuple, dict[str, Any]]) -> Any:
+    """The same for a bound method: the result takes the object first."""
+    args, kwargs = example
+    return _aot.aot_compile(method.__func__, settings, ((method.__self__, *args), kwargs))
 
 
 def capture_options(settings: Settings) -> triptych_dynamo.Options:

@@ -14,6 +14,7 @@ The class is made per compiled module, because the instance dictionary is shared
 from __future__ import annotations
 
 import copy
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -70,11 +71,18 @@ def original_of(module: nn.Module) -> nn.Module:
     return type(module)._triptych_original if isinstance(module, _Twin) else module
 
 
-def twin(model: nn.Module, call: Callable[..., Any], compile_module: Compile, report: Report) -> nn.Module:
+def twin(
+    model: nn.Module,
+    call: Callable[..., Any],
+    compile_module: Compile,
+    report: Report,
+    aot_compile: Callable[[Any], Any],
+) -> nn.Module:
     """A compiled form of `model`.
 
     model: the original; it is not changed. call: what calling the twin calls, with the same arguments. compile_module:
     compiles another module with the same settings (for copies and unpickling). report: what `triptych.report` returns.
+    aot_compile: compiles the forward ahead of time for an example of its arguments.
     """
     original_class = type(model)
     namespace = {
@@ -84,6 +92,8 @@ def twin(model: nn.Module, call: Callable[..., Any], compile_module: Compile, re
         "_triptych_original": model,
         "_triptych_call": staticmethod(call),
         "_triptych_compile": staticmethod(compile_module),
+        "aot_compile": staticmethod(aot_compile),
+        "forward": _forward(original_class, aot_compile),
         ATTRIBUTE: report,
     }
     cls = types.new_class(
@@ -93,6 +103,17 @@ def twin(model: nn.Module, call: Callable[..., Any], compile_module: Compile, re
     made.__dict__ = model.__dict__
     _copy_slots(model, made)
     return made
+
+
+def _forward(original_class: Any, aot_compile: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The class's forward, which also has `aot_compile`."""
+
+    @functools.wraps(original_class.forward)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return original_class.forward(self, *args, **kwargs)
+
+    forward.aot_compile = aot_compile  # type: ignore[attr-defined]
+    return forward
 
 
 def _copy_slots(source: object, target: object) -> None:

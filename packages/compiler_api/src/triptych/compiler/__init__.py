@@ -19,6 +19,9 @@ _CAPTURE = (
 
 # name -> where it is: "module" (a submodule of this package) or "module:attribute"
 _EXPORTS: dict[str, str] = {
+    "PrecompileError": "triptych.errors:PrecompileError",
+    "load_compiled_function": "triptych.aot:load_compiled_function",
+    "precompile": "triptych.compiler.precompile",
     **{name: f"triptych_dynamo:{name}" for name in _CAPTURE},
     "compile": "triptych.entry:compile",
     "config": "triptych.compiler.config",

@@ -14,7 +14,21 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 Executable = Callable[[list[torch.Tensor]], list[torch.Tensor]]
-VIEWLESS = frozenset({"placeholder", "output", "get_attr"})
+aten = torch.ops.aten
+# Operators that raise for indices out of range, which most partners do not.
+INDEXING = frozenset(
+    (
+        *(aten.embedding.default, aten.index.Tensor, aten.index_select.default, aten.gather.default, aten.take.default),
+        *(
+            aten.scatter.src,
+            aten.scatter.value,
+            aten.scatter_add.default,
+            aten.index_put.default,
+            aten.index_add.default,
+        ),
+    )
+)
+UNCHECKED = "it would not find indices out of range"
 
 
 class Partner(Protocol):

@@ -17,7 +17,7 @@ from torch.fx import GraphModule
 
 from triptych.errors import InvalidOptionError, suggestion
 from triptych.partners import host
-from triptych.partners.acceptance import Executable
+from triptych.partners.acceptance import INDEXING, UNCHECKED, Executable
 from triptych.partners.options import parse
 from triptych.reports import Report
 from triptych.settings import Backend, Settings
@@ -52,7 +52,7 @@ DENIED: dict[Any, str] = {
         aten.repeat.default,
         aten.sort.default,
     )
-}
+} | dict.fromkeys(INDEXING, UNCHECKED)
 INTEGERS_DENIED: dict[Any, str] = {
     op: f"{_OTHER} for integers"
     for op in (

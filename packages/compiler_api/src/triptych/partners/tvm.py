@@ -12,7 +12,7 @@ from torch.fx import GraphModule
 
 from triptych.errors import InvalidOptionError, suggestion
 from triptych.partners import host
-from triptych.partners.acceptance import Executable
+from triptych.partners.acceptance import INDEXING, UNCHECKED, Executable
 from triptych.partners.options import parse
 from triptych.reports import Report
 from triptych.settings import Backend, Settings
@@ -23,10 +23,16 @@ TARGETS = {"cpu": "llvm", "cuda": "cuda"}
 
 
 # Operators that relax converts to something that gives other numbers than torch.
+_OTHER = "relax gives other numbers"
 _STATISTICS = "relax gives other statistics for the backward"
 DENIED: dict[Any, str] = {
     aten._native_batch_norm_legit_functional.default: _STATISTICS,
     aten._native_batch_norm_legit.no_stats: _STATISTICS,
+    aten.std.correction: _OTHER,
+    aten.elu.default: _OTHER,
+    aten.var.correction: _OTHER,
+    aten._upsample_bilinear2d_aa.default: _OTHER,
+    **dict.fromkeys(INDEXING, UNCHECKED),
 }
 
 

@@ -121,7 +121,7 @@ class Capture:
             raise TypeError(f"a capture takes positional arguments only, got {', '.join(kwargs)}")
         self._state = "taken"
         with _one_at_a_time, _without_gradients(args):
-            self._artifact = self._made(args)
+            self._artifact, self.summary = make(self._fn, args, self._tracer, self._backend)
             return self._fn(*args)
 
     def save(self) -> None:
@@ -143,17 +143,22 @@ class Capture:
             raise PrecompileError("nothing was captured: the block made no call of the capture that succeeded")
         files.write(self._artifact, *self._paths)
 
-    def _made(self, args: tuple[Any, ...]) -> files.Artifact:
-        arguments = Arguments(args)
-        unbacked.refuse_other_marks(arguments.leaves)
-        examples, bounds = unbacked.examples(arguments, self._backend)
-        traced = unbacked.explained(lambda: trace_program(self._fn, arguments, examples, self._tracer.decompositions))
-        if self._backend == "inductor":
-            _refuse_without_compute(traced)
-        text = source.write(traced, arguments, self._backend, examples, bounds)
-        kernels = _kernels(traced) if self._backend == "inductor" else {}
-        self.summary = PrecompileSummary(frames=1, backend_graphs=1 + (traced.partition.backward is not None))
-        return files.Artifact(text, self._backend, kernels)
+
+def make(
+    fn: Callable[..., Any], args: tuple[Any, ...], tracer: MakeFxTracer, backend: str
+) -> tuple[files.Artifact, PrecompileSummary]:
+    """The artifact of `fn` for these arguments; it is traced on stand-ins and computes nothing."""
+    arguments = Arguments(args)
+    unbacked.refuse_other_marks(arguments.leaves)
+    examples, bounds = unbacked.examples(arguments, backend)
+    with _one_at_a_time:
+        traced = unbacked.explained(lambda: trace_program(fn, arguments, examples, tracer.decompositions))
+    if backend == "inductor":
+        _refuse_without_compute(traced)
+    text = source.write(traced, arguments, backend, examples, bounds)
+    kernels = _kernels(traced) if backend == "inductor" else {}
+    graphs = 1 + (traced.partition.backward is not None)
+    return files.Artifact(text, backend, kernels), PrecompileSummary(frames=1, backend_graphs=graphs)
 
 
 def _refuse_without_compute(traced: Traced) -> None:

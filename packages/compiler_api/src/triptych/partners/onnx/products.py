@@ -143,19 +143,27 @@ def _batch_norm(
 
 
 def _embedding(b: Builder, out: Value, table: Value, index: Value, *_: Any, **__: Any) -> Value:
-    return b.like("Gather", out, table, index, axis=0)
+    return b.like("Gather", out, table, _not_negative(b, index), axis=0)
+
+
+def _not_negative(b: Builder, index: Value) -> Value:
+    """An index where -1 is out of range, as these operators of torch have it; the runtime counts from the end."""
+    wide = b.cast(index, torch.int64)
+    zero, beyond = b.constant(0, torch.int64), b.constant(2**62, torch.int64)
+    negative = b.make("Less", torch.bool, index.shape, wide, zero)
+    return b.like("Where", wide, negative, beyond, wide)
 
 
 def _index_select(b: Builder, out: Value, x: Value, dim: int, index: Value) -> Value:
     if x.rank == 0:
         raise UnsupportedError("a selection from a single number")
-    return b.like("Gather", out, x, index, axis=x.dim(dim))
+    return b.like("Gather", out, x, _not_negative(b, index), axis=x.dim(dim))
 
 
 def _gather(b: Builder, out: Value, x: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     if x.rank == 0:
         raise UnsupportedError("a gather from a single number")
-    return b.like("GatherElements", out, x, index, axis=x.dim(dim))
+    return b.like("GatherElements", out, x, _not_negative(b, index), axis=x.dim(dim))
 
 
 def _index(b: Builder, out: Value, x: Value, indices: Sequence[Value | None]) -> Value:

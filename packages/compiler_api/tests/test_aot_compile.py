@@ -1,0 +1,160 @@
+"""`compile(fn, fullgraph=True).aot_compile(...)`: saved, loaded, and checked by live guards (rows 1.19 and 2.17)."""
+
+import copy
+import inspect
+import io
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+import triptych
+from torch import nn
+from triptych.aot import AOTCompiledFunction
+from triptych.compiler import PrecompileError, load_compiled_function
+
+SCALE = 2.0
+NET = nn.Linear(4, 4)
+
+
+def scaled(x, weight, *, add=3):
+    return {"y": (x @ weight).relu() * SCALE + add}
+
+
+@pytest.fixture
+def example():
+    torch.manual_seed(0)
+    return torch.randn(3, 4), torch.randn(4, 5, requires_grad=True)
+
+
+def ahead(fn, *args, backend="eager", **kwargs):
+    return triptych.compile(fn, fullgraph=True, backend=backend).aot_compile((args, kwargs))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor", None])
+def test_round_trip_with_gradients(example, tmp_path, backend):
+    x, weight = example
+    compiled = ahead(scaled, x, weight, backend=backend)
+    assert isinstance(compiled, AOTCompiledFunction) and inspect.signature(compiled) == inspect.signature(scaled)
+    compiled.save_compiled_function(tmp_path / "f.bin")
+    with open(tmp_path / "f.bin", "rb") as file:
+        loaded = [load_compiled_function(tmp_path / "f.bin"), load_compiled_function(file)]
+    loaded.append(AOTCompiledFunction.deserialize(compiled.serialize()))
+    expected = scaled(x, weight)["y"]
+    (gradient,) = torch.autograd.grad(expected.sum(), weight)
+    for call in (compiled, *loaded):
+        y = call(x, weight=weight, add=3)["y"]
+        torch.testing.assert_close(y, expected)
+        torch.testing.assert_close(torch.autograd.grad(y.sum(), weight), (gradient,))
+
+
+def test_the_error_names_the_guard(example, monkeypatch):
+    x, weight = example
+    compiled = AOTCompiledFunction.deserialize(ahead(scaled, x, weight).serialize(), globals())
+    for args, kwargs, text in (
+        ((x[:2], weight), {}, r"L\['x'\].*size mismatch at dimension 0: expected 3, got 2"),
+        ((x.double(), weight), {}, r"L\['x'\].*dtype mismatch"),
+        ((x, weight.detach()), {}, r"L\['weight'\].*grad"),
+        ((x, weight), {"add": 4}, r"L\['add'\] == 3: it is 4"),
+    ):
+        assert not compiled.guard_check(*args, **kwargs)
+        with pytest.raises(RuntimeError, match=f"guard check failed, reason: {text}"):
+            compiled(*args, **kwargs)
+    assert compiled.guard_check(x, weight)
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    with pytest.raises(RuntimeError, match=r"G\['SCALE'\] == 2.0"):
+        compiled(x, weight)
+    compiled.disable_guard_check()
+    torch.testing.assert_close(compiled(x, weight)["y"], (x @ weight).relu() * 2.0 + 3)
+    with pytest.raises(PrecompileError, match="invariant 3"):  # what kernels rely on is checked all the same
+        compiled(x[:2], weight)
+
+
+def test_missing_globals(example):
+    data = ahead(scaled, *example).serialize()
+    with pytest.raises(KeyError, match="SCALE"):
+        AOTCompiledFunction.deserialize(data, f_globals={})
+    with pytest.raises(TypeError):
+        AOTCompiledFunction.deserialize(data, globals())(example[0])
+
+
+@pytest.mark.parametrize("of", [lambda m: m.forward, lambda m: m], ids=["forward", "module"])
+def test_modules_are_passed_first(tmp_path, of):
+    model, x = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), torch.randn(5, 4)
+    before = copy.deepcopy(model.state_dict())
+    compiled = of(triptych.compile(model, fullgraph=True, backend="eager")).aot_compile(((x,), {}))
+    torch.testing.assert_close(dict(model.state_dict()), dict(before))  # the function did not run
+    compiled.save_compiled_function(tmp_path / "m.bin")
+    loaded = load_compiled_function(tmp_path / "m.bin")
+    for _ in range(2):
+        mine, reference = copy.deepcopy(model), copy.deepcopy(model)
+        torch.testing.assert_close(loaded(mine, x), reference(x))
+        torch.testing.assert_close(dict(mine.state_dict()), dict(reference.state_dict()))
+
+
+def test_modules_of_closure_and_globals():
+    local, x = nn.Linear(4, 4), torch.randn(2, 4)
+
+    def fn(x):
+        return local(x) + NET(x)
+
+    data = ahead(fn, x).serialize()
+    with pytest.raises(KeyError, match="local"):
+        AOTCompiledFunction.deserialize(data, globals())
+    other = nn.Linear(4, 4)
+    loaded = AOTCompiledFunction.deserialize(data, globals(), {"local": other})
+    torch.testing.assert_close(loaded(x), other(x) + NET(x))
+
+
+def test_what_cannot_be_kept(example):
+    x, weight = example
+    seen = []
+
+    def remembers(x):
+        seen.append(1)
+        return x + 1
+
+    with pytest.raises(RuntimeError, match="fullgraph=True"):
+        triptych.compile(scaled, backend="eager").aot_compile((example, {}))
+    with pytest.raises(RuntimeError, match="dynamic"):
+        triptych.compile(scaled, fullgraph=True, dynamic=True, backend="eager").aot_compile((example, {}))
+    with pytest.raises(RuntimeError, match="makes"):
+        ahead(scaled, x, weight, backend="eager_debug")
+    with pytest.raises(TypeError, match="pair"):
+        triptych.compile(scaled, fullgraph=True, backend="eager").aot_compile((x, weight))
+    with pytest.raises(PrecompileError, match="changes objects"):
+        ahead(remembers, x)
+    assert not seen
+    with pytest.raises(RuntimeError, match="DYN"):
+        ahead(lambda x: (triptych.compiler.graph_break(), x)[1], x)
+    for junk in (b"", b"junk" * 100, ahead(scaled, x, weight).serialize()[:-3]):
+        with pytest.raises(PrecompileError):
+            load_compiled_function(io.BytesIO(junk))
+
+
+def test_no_pickle(example):
+    data = ahead(scaled, *example, backend="inductor").serialize()
+    assert (
+        data.startswith(b"TRIPTYCH-AOT")
+        and b"\x80\x04\x95" not in data
+        and os.path.dirname(__file__).encode() not in data
+    )
+
+
+def test_in_a_fresh_process(example, tmp_path):
+    x, weight = example
+    ahead(scaled, x, weight, backend="inductor").save_compiled_function(tmp_path / "f.bin")
+    torch.save((x, weight.detach(), scaled(x, weight)["y"].detach()), tmp_path / "x.pt")
+    code = """
+        import sys, torch
+        from triptych.compiler import load_compiled_function
+        x, weight, y = torch.load(sys.argv[2])
+        fn = load_compiled_function(sys.argv[1], f_globals={"SCALE": 2.0, "torch": torch})
+        torch.testing.assert_close(fn(x, weight.requires_grad_())["y"], y)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "f.bin"), str(tmp_path / "x.pt")]
+    environment = os.environ | {"PATH": "", "CXX": "/nonexistent", "TRIPTYCH_CACHE_DIR": str(tmp_path / "none")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
