@@ -148,7 +148,7 @@ def filtered(
     if not all(isinstance(item, bool) for item in answer):
         raise TypeError("guard_filter_fn must give a list of bools")
     if len(answer) != len(guards):
-        raise ValueError(f"guard_filter_fn gave {len(answer)} answers for {len(guards)} guards")
+        raise ValueError(f"guard_filter_fn gave {len(answer)} answers for {len(guards)} guards: one bool for each")
     return [guard for guard, kept in zip(guards, answer, strict=True) if kept]
 
 
