@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from triptych_inductor.errors import OptionsError
 from triptych_inductor.lowering import table as table
 from triptych_inductor.options import Options
-from triptych_inductor.passes import attention, cleanup, decompose
+from triptych_inductor.passes import attention, channels_last, cleanup, decompose
 
 GraphPass = Callable[[GraphModule], None]
 
@@ -43,6 +43,7 @@ PASSES: dict[str, GraphPass] = {
 
 FRONT_PASSES: dict[str, Callable[[GraphModule], tuple[GraphModule, int]]] = {
     "fuse_attention": attention.fuse_attention,
+    "channels_last": channels_last.channels_last,
 }
 """Passes over graphs of torch functions, before autograd: each gives a graph and how often it found something."""
 
@@ -97,8 +98,9 @@ def run_front_passes(
     >>> gm, counts = run_front_passes(gm)
     """
     chosen, counts = Options.make(options), {}
+    excluded = {*chosen.exclude_passes, *(("channels_last",) if chosen.channels_last == "never" else ())}
     for name, fn in FRONT_PASSES.items():
-        if name not in chosen.exclude_passes:
+        if name not in excluded:
             gm, found = fn(gm)
             if found:
                 counts[name] = found
