@@ -4,8 +4,16 @@ import json
 
 import pytest
 import torch
-from triptych_aot_autograd import PlanError, RuntimePlan, aot_backend, bind_graph
+from triptych_aot_autograd import (
+    DoubleBackwardError,
+    PlanError,
+    RuntimePlan,
+    UnsupportedOperationError,
+    aot_backend,
+    bind_graph,
+)
 from triptych_aot_autograd.runtime import plan_json
+from triptych_aot_autograd.runtime.bind import bind
 
 
 def views(x, w):
@@ -102,6 +110,28 @@ def test_gradients_of_gradients_and_overlaps_go_to_the_graph_itself():
     _, again = compile_and_store(lambda x, y: (x.mul_(2) + y,), [torch.ones(4), torch.ones(4)])
     memory = torch.ones(6)
     torch.testing.assert_close(again()(memory[:4], memory[2:])[0], torch.tensor([4.0, 4.0, 3.0, 3.0]))
+
+
+def test_without_the_function_overlaps_and_double_backwards_are_errors():
+    graphs, plans = [], []
+
+    def compiler(graph, examples):
+        graphs.append(graph)
+        return graph
+
+    example = torch.ones(4, requires_grad=True)
+    backend = aot_backend(compiler, on_plan=plans.append)
+    backend(torch.fx.symbolic_trace(lambda x, y: (x.mul_(2) + y,)), [torch.ones(4), torch.ones(4)])
+    memory = torch.ones(6)
+    with pytest.raises(UnsupportedOperationError, match="pass copies"):
+        bind(plans[0], graphs[0])(memory[:4], memory[2:])
+    compiled = backend(torch.fx.symbolic_trace(lambda x: ((x**3).sum(),)), [example])
+    compiled(example)[0].backward()
+    (grad,) = torch.autograd.grad(bind(plans[1], graphs[1], lambda inputs: graphs[2](*inputs))(example), example)
+    torch.testing.assert_close(grad, example.grad)
+    with pytest.raises(DoubleBackwardError):
+        run = bind(plans[1], graphs[1], lambda inputs: graphs[2](*inputs))
+        torch.autograd.grad(run(example), example, create_graph=True)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.errors import UnsupportedOperationError
 from triptych_aot_autograd.runtime.differentiable import make_differentiable
 from triptych_aot_autograd.runtime.epilogue import make_epilogue
 from triptych_aot_autograd.runtime.overlap import make_overlap_check
@@ -23,7 +24,8 @@ def bind(
 
     forward: the compiled forward (or inference) graph; marked `_boxed_call` it takes one list, which it may empty.
     backward: takes a list of inputs; needed where the plan has gradients. eager: the function itself, flat inputs to
-    flat outputs: for inputs that overlap in memory that it writes, and for gradients of gradients.
+    flat outputs: for inputs that overlap in memory that it writes, and for gradients of gradients; without it these
+    raise `UnsupportedOperationError` and `DoubleBackwardError`.
     """
     if plan.gradients:
         assert backward is not None, "a plan with gradients needs the backward graph"
@@ -87,7 +89,11 @@ def _wrap(
 
     def run(*primals: Any) -> tuple:
         if overlaps is not None and overlaps(primals):
-            assert eager is not None
+            if eager is None:
+                raise UnsupportedOperationError(
+                    "inputs share memory that the program writes, and the program itself is not here to run instead: "
+                    "pass copies of them"
+                )
             return tuple(eager(list(primals)))
         values = core(list(primals))
         if epilogue is not None:
