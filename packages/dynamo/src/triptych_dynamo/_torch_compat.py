@@ -71,12 +71,17 @@ __all__ = [
     "nodes_of_expression",
     "number_of_expression",
     "open_symbol",
+    "numpy",
+    "numpy_layer",
     "OpOverload",
     "OpOverloadPacket",
+    "pop_function_mode",
+    "push_function_mode",
     "runtime_assert",
     "runtime_check_size",
     "runtime_check_with",
     "runtime_checks",
+    "saved_tensor_hook_stack",
     "saved_tensor_hook_switches",
     "set_grad_enabled",
     "ShapeEnv",
@@ -137,6 +142,10 @@ saved_tensor_hook_switches: tuple[Any, ...] = (
     torch._C._autograd._saved_tensors_hooks_disable,
     torch._C._autograd._saved_tensors_hooks_enable,
     torch._C._autograd._saved_tensors_hooks_get_disabled_error_message,
+)
+saved_tensor_hook_stack: tuple[Any, ...] = (
+    torch._C._autograd._push_saved_tensors_default_hooks,
+    torch._C._autograd._pop_saved_tensors_default_hooks,
 )
 enter_inference_mode = torch.autograd.grad_mode._enter_inference_mode
 exit_inference_mode = torch.autograd.grad_mode._exit_inference_mode
@@ -361,6 +370,8 @@ def dispatch_keys(tensor: torch.Tensor) -> int:
 
 dispatch_mode_count: Callable[[], int] = torch._C._len_torch_dispatch_stack
 function_mode_count: Callable[[], int] = torch._C._len_torch_function_stack
+push_function_mode: Callable[[Any], None] = torch._C._push_on_torch_function_stack
+pop_function_mode: Callable[[], Any] = torch._C._pop_torch_function_stack
 
 
 def transform_level() -> int:

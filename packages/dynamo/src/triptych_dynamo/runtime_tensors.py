@@ -25,8 +25,10 @@ def returned_leaf(data: torch.Tensor, cls: type) -> torch.Tensor:
 
 
 def as_class(data: torch.Tensor, cls: type) -> torch.Tensor:
-    """A parameter without gradients, of a graph's result."""
-    return cls(data, requires_grad=False)  # type: ignore[call-arg]
+    """A parameter without gradients, or a tensor of a subclass, of a graph's result."""
+    if issubclass(cls, torch.nn.Parameter):
+        return cls(data, requires_grad=False)
+    return data.as_subclass(cls)
 
 
 class _Spent(torch.autograd.Function):
@@ -39,8 +41,54 @@ class _Spent(torch.autograd.Function):
         raise RuntimeError(_SPENT)
 
 
+class _Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, data: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
+        return data.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return None, None
+
+
+def with_own_history(data: torch.Tensor) -> torch.Tensor:
+    """A result that depends on leaves which nothing outside of the region can reach: gradients end there."""
+    with torch.enable_grad():
+        history = torch.empty(0, requires_grad=True)
+        return _Own.apply(data, history)  # type: ignore[no-any-return, no-untyped-call]
+
+
 def with_spent_history(data: torch.Tensor) -> torch.Tensor:
     """A result whose gradients the program took itself: it requires grad, and a second backward raises as in eager."""
     with torch.enable_grad():
         history = torch.empty(0, requires_grad=True)
         return _Spent.apply(data, history)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Hooked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hook: Any, data: torch.Tensor, *outside: Any) -> torch.Tensor:
+        ctx.hook = hook
+        ctx.numbers = [None if isinstance(item, torch.Tensor) else item for item in outside]
+        ctx.save_for_backward(*[item for item in outside if isinstance(item, torch.Tensor)])
+        return data.view_as(data)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        tensors = iter(ctx.saved_tensors)
+        outside = [next(tensors) if number is None else number for number in ctx.numbers]
+        return None, ctx.hook(grads[0], *outside), *[None] * len(outside)
+
+
+class HookedTensor:
+    """A function of a tensor that gives it back; its gradient goes through `hook(grad, *outside)`."""
+
+    def __init__(self, hook: Any) -> None:
+        self.hook = hook
+        self.__name__ = self.__qualname__ = "hooked_tensor"
+        self.__module__ = __name__
+
+    def __call__(self, data: torch.Tensor, *outside: Any) -> torch.Tensor:
+        if not data.requires_grad:
+            return data.view_as(data)
+        return _Hooked.apply(self.hook, data, *outside)  # type: ignore[no-any-return, no-untyped-call]

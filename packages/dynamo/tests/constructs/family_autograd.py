@@ -146,13 +146,35 @@ def tensor_hook_inside(w):
 @construct(W)
 def tensor_hook_and_backward_inside(w):
     middle = w * 2
-    handle = middle.register_hook(lambda g: g + 1)
+    middle.register_hook(lambda g: g + middle.detach())
     (middle**2).sum().backward(retain_graph=True)
-    handle.remove()
     return middle.detach()
 
 
 @construct(W)
+def tensor_hook_removed(w):
+    middle = w * 2
+    handle = middle.register_hook(lambda g: g * 100)
+    handle.remove()
+    return (middle**2).sum()
+
+
+@construct(W)
+def tensor_hook_after_a_use(w):
+    middle = w * 2
+    square = middle**2
+    middle.register_hook(lambda g: g.clamp(max=1.0))
+    return square.sum()
+
+
+@construct(W, [], breaks="higher-order")
+def tensor_hook_with_side_effects(w, seen):
+    middle = w * 2
+    middle.register_hook(lambda g: seen.append(g.sum()))
+    return (middle**2).sum()
+
+
+@construct(W, breaks="backward")
 def saved_tensor_hooks(w):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t):
         y = (w.sin() * w).sum()
@@ -337,7 +359,7 @@ def second_derivatives(x):
     return hessian(lambda v: (v**3).sum())(x[0]), vmap(hessian(lambda v: (v**3).sum()))(x)
 
 
-@construct(X)
+@construct(X, breaks="call")
 def linearized(x):
     out, push = linearize(torch.sin, x)
     return out, push(torch.ones_like(x))

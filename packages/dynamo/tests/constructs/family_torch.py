@@ -80,9 +80,10 @@ def subclass_made_inside(x):
     return type(y).__name__, isinstance(y, torch.Tensor), y.sum().as_subclass(torch.Tensor)
 
 
-@construct(X.as_subclass(Loud))
-def subclass_argument(t):
-    return torch.sin(t), t + 1
+@construct(X)
+def subclass_that_changes_a_function(x):
+    t = x.as_subclass(Loud)
+    return torch.sin(t).as_subclass(torch.Tensor), type(t + 1).__name__
 
 
 class Unit:
@@ -324,7 +325,7 @@ def profiler_ranges(x):
         return x * 2
 
 
-@construct(X)
+@construct(X, breaks="library")
 def deterministic_algorithms(x):
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)

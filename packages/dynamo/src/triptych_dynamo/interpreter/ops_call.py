@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 
 # -- calls -----------------------------------------------------------------------------------------------------------
+def annotations_of(frame: Frame, part: Value) -> Value:
+    """Annotations come as a flat tuple of names and values, or as a dictionary."""
+    if part.python_type() is not tuple:
+        return part
+    items = list(part.iterate(frame))
+    return frame.trace.make_dict(list(zip(items[::2], items[1::2], strict=True)))
+
+
 @op("KW_NAMES")
 def kw_names(frame: Frame, instruction: Instruction) -> None:
     frame.keyword_names = instruction.argval
@@ -106,7 +114,7 @@ def _set_part(frame: Frame, function: FunctionValue, flag: int, part: Value) -> 
     if flag == 8:
         function.closure = [cell for cell in part.iterate(frame) if isinstance(cell, CellValue)]
     elif flag == 4:
-        function.attributes["__annotations__"] = part
+        function.attributes["__annotations__"] = annotations_of(frame, part)
     elif flag == 2:
         function.kwdefaults = keyword_arguments(frame, part)
     elif flag == 1:

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from triptych_dynamo.errors import Unsupported
-from triptych_dynamo.runtime_tensors import returned_leaf, with_spent_history
+from triptych_dynamo.runtime_tensors import returned_leaf, with_own_history, with_spent_history
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -42,6 +42,7 @@ class Differentiation:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.taken = False  # a gradient was taken inside the region
+        self.made_leaf = False  # some leaf that requires gradients is the region's own
         self.retained: dict[TensorValue, None] = {}  # tensors that keep their gradients
         self._detached: dict[TensorValue, fx.Node] = {}
         self._spent: dict[TensorValue, bool] = {}
@@ -95,6 +96,8 @@ class Differentiation:
             function, extra = returned_leaf, [value.cls]
         elif self._is_spent(value):
             function, extra = with_spent_history, []
+        elif self.made_leaf and self._is_own(value):
+            function, extra = with_own_history, []
         else:
             return False
         cg.load_object(function)
@@ -118,6 +121,11 @@ class Differentiation:
         if value not in self._spent:
             self._spent[value] = self._fails_again(value.fake)
         return self._spent[value]
+
+    def _is_own(self, value: TensorValue) -> bool:
+        """Whether the result depends on no leaf but the region's own."""
+        found = self.reach([value.fake])
+        return not found.outside and all(self.value_of(leaf).source is None for leaf in found.leaves)
 
     def _fails_again(self, fake: torch.Tensor) -> bool:
         found = self.reach([fake])

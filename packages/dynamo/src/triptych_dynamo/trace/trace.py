@@ -24,6 +24,7 @@ from triptych_dynamo.trace.autograd_facts import relax_autograd
 from triptych_dynamo.trace.classes import MadeClasses
 from triptych_dynamo.trace.differentiation import Differentiation
 from triptych_dynamo.trace.effects import Effects
+from triptych_dynamo.trace.function_modes import FunctionModes
 from triptych_dynamo.trace.graph import GraphBuilder
 from triptych_dynamo.trace.inputs import Inputs
 from triptych_dynamo.trace.plan import Plan, first_of_call
@@ -67,6 +68,7 @@ class Trace:
         self.inputs = Inputs(self)
         self.tensor_attributes = TensorAttributes(self)
         self.differentiation = Differentiation(self)
+        self.function_modes = FunctionModes()
         self.made_classes = MadeClasses()
         self.real_functions: dict[Value, FunctionType] = {}  # stand-ins of functions and cells in made classes
         self.real_cells: dict[Value, CellType] = {}

@@ -58,8 +58,8 @@ def model_of(function: Any) -> Callable[..., Any] | None:
         return None
 
 
-class BuiltinFunctionValue(Value):
-    """A function (or callable class) that the tracer answers for itself."""
+class FunctionObjectValue(Value):
+    """A function object that is the same in every run; families say what a call of it does."""
 
     def __init__(self, function: Any, source: Source | None = None) -> None:
         super().__init__(source)
@@ -81,12 +81,27 @@ class BuiltinFunctionValue(Value):
         return self.function
 
     def get_attr(self, tx: Frame, name: str) -> Value:
-        if name == "__self__" and isinstance(self.function, (BuiltinFunctionType, MethodWrapperType)):
-            owner = self.function.__self__
-            return tx.wrap(owner, AttrSource(self.source, name) if self.source is not None else None)
         if not hasattr(self.function, name):
             return tx.raise_python(AttributeError, f"'{type(self.function).__name__}' object has no attribute '{name}'")
         return tx.wrap(getattr(self.function, name), None)
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__call__":
+            return self.call(tx, args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, cg: Writer) -> None:
+        cg.load_object(self.function)
+
+
+class BuiltinFunctionValue(FunctionObjectValue):
+    """A function (or callable class) that the tracer answers for itself."""
+
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        if name == "__self__" and isinstance(self.function, (BuiltinFunctionType, MethodWrapperType)):
+            owner = self.function.__self__
+            return tx.wrap(owner, AttrSource(self.source, name) if self.source is not None else None)
+        return super().get_attr(tx, name)
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         handler = handler_of(self.function)
@@ -104,14 +119,6 @@ class BuiltinFunctionValue(Value):
             value = self.get_attr(tx, "__self__")
             return attributes.call_builtin_method(tx, value, type(owner), self.function.__name__, args, kwargs)
         return tx.unsupported("call", f"{name_of(self.function)}, a function written in C")
-
-    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name == "__call__":
-            return self.call(tx, args, kwargs)
-        return super().call_method(tx, name, args, kwargs)
-
-    def reconstruct(self, cg: Writer) -> None:
-        cg.load_object(self.function)
 
     def __repr__(self) -> str:
         return f"Builtin({name_of(self.function)})"

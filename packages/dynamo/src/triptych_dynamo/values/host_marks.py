@@ -39,3 +39,14 @@ def wrap_disabled_function(tx: Frame, obj: Any, source: Source | None) -> Value:
         return tx.wrap(inner, None)
     text = f"{inner.__qualname__}, disabled with torch.compiler.disable"
     return DirectiveValue(obj, lambda tx, args, kwargs: tx.unsupported("disabled", text), source)
+
+
+def _is_tagging(obj: Any) -> bool:
+    """What torch's own compiler, once it ran, puts into the making of every module: a note for itself."""
+    return type(obj) is FunctionType and obj.__name__ == "tag" and obj.__module__ == "torch._dynamo.mutation_guard"
+
+
+@wraps_if(_is_tagging, order=70)
+def wrap_tagging(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """Not part of the program."""
+    return DirectiveValue(obj, lambda tx, args, kwargs: tx.constant(None), source)

@@ -17,7 +17,7 @@ from triptych_dynamo.values import numbers, tensor_items
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import constant_of, fold, is_not_implemented, is_scalar, supports, type_name
 from triptych_dynamo.values.symbolic import SymbolicValue
-from triptych_dynamo.values.tensor import TensorValue
+from triptych_dynamo.values.tensor import OVERRIDES, TensorValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
@@ -153,6 +153,12 @@ def computed(tx: Frame, function: Callable[..., Any], *operands: Value) -> Value
     return None
 
 
+def graph_operator(tx: Frame, function: Callable[..., Any], operands: list[Value]) -> Value:
+    """An operator on tensors: what overrides it, or a node of the graph."""
+    overridden = OVERRIDES["operator"](tx, function, operands)
+    return tx.call_graph(function, operands) if overridden is None else overridden
+
+
 def binary(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
     """`left symbol right`, for a key of `BINARY`; raises the traced TypeError when neither operand implements it."""
     row = BINARY[symbol]
@@ -162,7 +168,7 @@ def binary(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
     if number is not None:
         return number
     if _graph_operands(left, right):
-        return tx.call_graph(row.function, [left, right])
+        return graph_operator(tx, row.function, [left, right])
     return _binary_by_methods(tx, row, *_known_beside_text(tx, left, right), symbol)
 
 
@@ -185,7 +191,7 @@ def inplace(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
     if number is not None:
         return number
     if _graph_operands(left, right):
-        return tx.call_graph(row.inplace if isinstance(left, TensorValue) else row.function, [left, right])
+        return graph_operator(tx, row.inplace if isinstance(left, TensorValue) else row.function, [left, right])
     result = _special(tx, left, row.inplace_method, right)
     if not is_not_implemented(result):
         return result
@@ -244,7 +250,7 @@ def _graph_comparison(tx: Frame, row: Comparison, left: Value, right: Value) -> 
             TypeError,
             f"'{row.symbol}' not supported between instances of '{type_name(left)}' and '{type_name(right)}'",
         )
-    return tx.call_graph(row.function, [left, right])
+    return graph_operator(tx, row.function, [left, right])
 
 
 def equal(tx: Frame, left: Value, right: Value) -> bool:
@@ -271,7 +277,7 @@ def unary(tx: Frame, symbol: str, value: Value) -> Value:
     if number is not None:
         return number
     if in_graph(value):
-        return tx.call_graph(function, [value])
+        return graph_operator(tx, function, [value])
     if supports(value, method):
         return value.call_method(tx, method, [], {})
     return tx.raise_python(TypeError, f"bad operand type for unary {symbol}: '{type_name(value)}'")

@@ -42,6 +42,8 @@ def tensor_of(tx: Frame, node: fx.Node, fake: torch.Tensor) -> Value:
         return known[1]
     value = TensorValue(node, fake)
     by_fake[id(fake)] = (fake, value)
+    if fake.requires_grad and fake.is_leaf:
+        tx.trace.differentiation.made_leaf = True
     return value
 
 

@@ -50,7 +50,6 @@ _FACT_METHODS = frozenset(
 _BREAKS: dict[str, str] = {
     "__complex__": "data-dependent",
     "__array__": "numpy",
-    "register_hook": "backward",
     "register_post_accumulate_grad_hook": "backward",
     "data_ptr": "data-dependent",
     "untyped_storage": "graph-output",
@@ -64,6 +63,10 @@ _BREAKS: dict[str, str] = {
     "__reduce_ex__": "input-output",
     "__dlpack__": "graph-output",
 }
+
+
+# How operators, methods and attributes of tensors are overridden: filled by the family of overrides.
+OVERRIDES: dict[str, Callable[..., Value | None]] = {}
 
 
 class TensorValue(Value):
@@ -93,6 +96,10 @@ class TensorValue(Value):
 
     # -- attributes ----------------------------------------------------------------------------------------------------
     def get_attr(self, tx: Frame, name: str) -> Value:
+        if tx.trace.function_modes.stack:
+            overridden = OVERRIDES["attribute"](tx, self, name)
+            if overridden is not None:
+                return overridden
         tx.trace.autograd_read |= name in _AUTOGRAD
         if name in _FACTS:
             return tx.constant(getattr(self.fake, name))
@@ -122,6 +129,9 @@ class TensorValue(Value):
     # -- calls ---------------------------------------------------------------------------------------------------------
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         tx.trace.autograd_read |= name in _AUTOGRAD
+        overridden = OVERRIDES["method"](tx, self, name, args, kwargs)
+        if overridden is not None:
+            return overridden
         handler = METHODS.get(name)
         if handler is not None:
             result = handler(self, tx, args, kwargs)

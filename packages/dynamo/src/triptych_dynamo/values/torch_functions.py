@@ -20,9 +20,9 @@ from triptych_dynamo._torch_compat import (
     OpOverloadPacket,
 )
 from triptych_dynamo.sources import Source
-from triptych_dynamo.values import operators
+from triptych_dynamo.values import operators, overrides
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.builtin_functions import builtin, name_of, wrap_substituted
+from triptych_dynamo.values.builtin_functions import FunctionObjectValue, builtin, name_of, wrap_substituted
 from triptych_dynamo.values.functions import wrap_function
 from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.ranges import SliceValue
@@ -71,34 +71,17 @@ def _c_functions() -> list[Any]:
 LEAVES: list[Any] = [*_functional_leaves(), *(getattr(torch, name) for name in _TORCH_LEAVES if hasattr(torch, name))]
 
 
-class TorchFunctionValue(Value):
+class TorchFunctionValue(FunctionObjectValue):
     """A function of torch that becomes a graph node; `body` is its Python code for arguments that no node can take."""
 
     def __init__(self, function: Any, source: Source | None = None, body: Value | None = None) -> None:
-        super().__init__(source)
-        self.function, self.body = function, body
-
-    def python_type(self) -> type:
-        return type(self.function)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def as_constant(self) -> Any:
-        return self.function
-
-    def truth(self, tx: Frame) -> bool:
-        return True
-
-    def key(self, tx: Frame) -> Any:
-        return self.function
-
-    def get_attr(self, tx: Frame, name: str) -> Value:
-        if not hasattr(self.function, name):
-            return tx.raise_python(AttributeError, f"'{type(self.function).__name__}' object has no attribute '{name}'")
-        return tx.wrap(getattr(self.function, name), None)
+        super().__init__(function, source)
+        self.body = body
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        overridden = overrides.dispatch(tx, self, args, kwargs)
+        if overridden is not None:
+            return overridden
         if not all(graphable(arg) for arg in (*args, *kwargs.values())):
             if self.body is not None:
                 return tx.call(self.body, args, kwargs)
@@ -108,14 +91,6 @@ class TorchFunctionValue(Value):
     def _ungraphable(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         found = next(arg for arg in (*args, *kwargs.values()) if not graphable(arg))
         return tx.unsupported("graph-argument", f"{found!r} as an argument of {name_of(self.function)}")
-
-    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name == "__call__":
-            return self.call(tx, args, kwargs)
-        return super().call_method(tx, name, args, kwargs)
-
-    def reconstruct(self, cg: Writer) -> None:
-        cg.load_object(self.function)
 
     def __repr__(self) -> str:
         return f"TorchFunction({name_of(self.function)})"

@@ -18,6 +18,7 @@ from triptych_dynamo.sources import PinnedSource
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, call_pure, wrap_substituted
 from triptych_dynamo.values.common import none
+from triptych_dynamo.values.overrides import overriding_any
 from triptych_dynamo.values.registry import wraps_object
 from triptych_dynamo.values.tensor import TensorValue
 
@@ -171,8 +172,9 @@ for _answer, _functions in _FIXED:
     }
 )
 def _has_torch_function(tx: Frame, *args: Value, **kwargs: Value) -> Value:
-    """Plain tensors do not override; subclasses are not traced as tensors."""
-    return tx.constant(False)
+    """Asked by functions written in Python that are traced through: what they would do then is not."""
+    overrides_met = overriding_any(tx, [*args, *kwargs.values()])
+    return tx.unsupported("subclass", "a function of torch under an override") if overrides_met else tx.constant(False)
 
 
 @builtin(torch.is_tensor)
