@@ -6,10 +6,13 @@ from typing import Any
 
 import torch
 
+from triptych_inductor.ir import views
 from triptych_inductor.ir.extents import as_extents, channels_last_strides
 from triptych_inductor.ir.nodes import Buffer
 from triptych_inductor.ir.tensors import LazyTensor
+from triptych_inductor.loops import ops
 from triptych_inductor.loops.table import FLOAT
+from triptych_inductor.lowering.common import pointwise
 from triptych_inductor.lowering.fallback import lower_fallback
 from triptych_inductor.lowering.registry import Context, register_lowering
 
@@ -28,18 +31,33 @@ def convolution(
     transposed: bool,
     *rest: Any,
 ) -> Any:
-    """Where the graph is laid out channels-last (see `passes/layout.py`), the input is brought into that layout.
+    """On devices that add the bias by a kernel of its own, the bias is added by what reads the result."""
+    if isinstance(bias, LazyTensor) and ctx.device.type in OWN_LAYOUT and ctx.dtype in FLOAT and not transposed:
+        plain = _convolution(ctx, x, weight, None, stride, padding, dilation, transposed, *rest)
+        along = views.reshape(bias, (bias.size[0], *[1] * (x.ndim - 2)))
+        return pointwise(ops.add, plain, along, dtype=ctx.dtype)
+    return _convolution(ctx, x, weight, bias, stride, padding, dilation, transposed, *rest)
 
-    The weight stays: oneDNN packs it on each call from either layout, at about the price of a copy.
-    """
-    builder = ctx.builder
+
+OWN_LAYOUT = frozenset({"cuda"})
+"""Device types whose library copies a contiguous weight channels-last on each call, and adds a bias afterwards.
+
+oneDNN, on CPUs, packs a weight from either layout at about the price of a copy, and adds the bias as it goes.
+"""
+
+
+def _convolution(ctx: Context, x: LazyTensor, weight: LazyTensor, bias: Any, *rest: Any) -> Any:
+    """Where the graph is laid out channels-last (see `passes/layout.py`), the operands are brought into that layout."""
+    builder, transposed = ctx.builder, rest[3]
     if not builder.channels_last or transposed or not _gains_from_channels_last(x, weight):
-        return extern_call(ctx, x, weight, bias, stride, padding, dilation, transposed, *rest)
+        return extern_call(ctx, x, weight, bias, *rest)
     size = as_extents(ctx.expected.shape)
-    window = builder.realise_with(x, channels_last_strides(x.size))
+    image: Any = builder.realise_with(x, channels_last_strides(x.size))
+    kernel: Any = weight
+    if ctx.device.type in OWN_LAYOUT:
+        kernel = builder.realise_with(weight, channels_last_strides(weight.size))
     buffer = Buffer(builder.fresh_name("buf"), size, channels_last_strides(size), ctx.dtype, ctx.device, kind="extern")
-    args = (window, weight, bias, stride, padding, dilation, transposed, *rest)
-    return builder.extern(ctx.node.target, args, {}, [buffer])[0]
+    return builder.extern(ctx.node.target, (image, kernel, bias, *rest), {}, [buffer])[0]
 
 
 def _gains_from_channels_last(x: LazyTensor, weight: LazyTensor) -> bool:
