@@ -226,6 +226,8 @@ class Emitter:
         """The module-level name of a function."""
         if isinstance(target, torch._ops.OpOverload):
             packet = target.overloadpacket
+            if target._overloadname == "default" and packet.__name__ in BOUND and target.namespace == "aten":
+                return f"torch.{packet.__name__}"
             path = f"torch.ops.{target.namespace}.{packet.__name__}.{target._overloadname}"
             base = packet.__name__ + ("" if target._overloadname == "default" else f"_{target._overloadname}")
         elif isinstance(target, str):
@@ -238,6 +240,13 @@ class Emitter:
             name = base if base.isidentifier() else f"op_{len(taken)}"
             self.targets[path] = name if name not in taken and name != "call" else f"{name}_{len(taken)}"
         return self.targets[path]
+
+
+BOUND = frozenset(
+    {"convolution", "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_efficient_attention"}
+    | {"_scaled_dot_product_flash_attention"}
+)
+"""Ops that torch also has as functions of its own, which parse their arguments in half the time."""
 
 
 class _Printed:
