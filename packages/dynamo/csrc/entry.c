@@ -100,12 +100,12 @@ PyObject *entry_run(Entry *entry, Region *region, PyObject *const *locals, Py_ss
     entry->hits++;
     Region *inside = entry->nested ? region : NULL;
     if (inside == NULL && current_region() == NULL) {
-        result = PyObject_Vectorcall(callable, locals, count, NULL);
+        result = call_compiled(callable, locals, count);
     } else {
         Scope saved;
         PyObject *code = PyFunction_Check(callable) ? PyFunction_GET_CODE(callable) : NULL;
         scope_enter(&saved, inside, (PyCodeObject *)code);
-        result = PyObject_Vectorcall(callable, locals, count, NULL);
+        result = call_compiled(callable, locals, count);
         scope_leave(&saved);
     }
     Py_DECREF(callable);

@@ -65,6 +65,32 @@ static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int
     return result;
 }
 
+/* -- compiled code beside another evaluator: only the default one sees its frame, for it is nothing to compile again */
+static PyCodeObject *own_code; /* under the interpreter lock, from a call to the start of its frame */
+static _PyFrameEvalFunction evaluator_around;
+
+static PyObject *evaluate_own(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
+    bool own = !throwing && frame_is_fresh_call(frame) && frame_code(frame) == own_code;
+    _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), evaluator_around);
+    own_code = NULL;
+    if (!own) return evaluator_around(thread, frame, throwing);
+    if (frame_code(frame) == current.expected) current.expected = NULL;
+    return _PyEval_EvalFrameDefault(thread, frame, throwing);
+}
+
+PyObject *call_compiled(PyObject *callable, PyObject *const *locals, Py_ssize_t count) {
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    _PyFrameEvalFunction present = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    bool alone = present == _PyEval_EvalFrameDefault ||
+                 (present == evaluate && evaluator_below == _PyEval_EvalFrameDefault) || present == evaluate_own;
+    if (!alone && PyFunction_Check(callable)) {
+        own_code = (PyCodeObject *)PyFunction_GET_CODE(callable);
+        evaluator_around = present;
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate_own);
+    }
+    return PyObject_Vectorcall(callable, locals, count, NULL);
+}
+
 static void install(void) {
     if (install_count++) return;
     PyInterpreterState *interpreter = PyInterpreterState_Get();

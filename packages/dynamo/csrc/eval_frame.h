@@ -62,6 +62,8 @@ typedef struct {
 void scope_enter(Scope *saved, Region *region, PyCodeObject *expected);
 void scope_leave(const Scope *saved);
 Region *current_region(void);
+/* Call compiled code; another evaluator that is installed does not see its frame, but those under it. */
+PyObject *call_compiled(PyObject *callable, PyObject *const *locals, Py_ssize_t count);
 
 /* Call the entry's code on bound variables; `keep_closure`: the entry may hold on to the function's closure. */
 PyObject *entry_run(Entry *entry, Region *region, PyObject *const *locals, Py_ssize_t count, PyObject *function,

@@ -1,28 +1,24 @@
 """Objects that compiled code uses are kept in cells of its closure, not among its constants.
 
 The garbage collector does not look into code objects, so a cycle through their constants (compiled code, its graph,
-what the graph's backend holds, a module, the compiled code again) would never be freed.
+what the graph's backend holds, a module, the compiled code again) would never be freed. And other frame evaluators,
+which may look at such code, take constants for literals.
 """
 
 from __future__ import annotations
 
-from types import BuiltinFunctionType, CellType, CodeType, EllipsisType, FunctionType, NoneType
+from types import CellType, CodeType, EllipsisType, NoneType
 from typing import Any
 
 from triptych_dynamo.bytecode import Instruction, build
 
 FORGET_LOCALS = "forget locals"  # operand of a NOP in whose place the frame lets go of the variables that it stored
-_PLAIN = (NoneType, bool, int, float, complex, str, bytes, EllipsisType, CodeType, BuiltinFunctionType)
+_PLAIN = (NoneType, bool, int, float, complex, str, bytes, EllipsisType, CodeType)
 
 
 def _is_plain(obj: Any) -> bool:
-    """Whether no cycle goes through the object: numbers and texts, and functions and classes of this package."""
-    if type(obj) in (tuple, frozenset):
-        return all(map(_is_plain, obj))
-    if type(obj) in _PLAIN:
-        return True
-    own = type(obj) in (FunctionType, type) and (obj.__module__ or "").startswith("triptych_dynamo.")
-    return own and getattr(obj, "__closure__", None) is None
+    """Whether the object could stand in a program's text: all that tools which read bytecode expect of a constant."""
+    return all(map(_is_plain, obj)) if type(obj) in (tuple, frozenset) else type(obj) in _PLAIN
 
 
 def keep_in_cells(instructions: list[Instruction]) -> tuple[tuple[str, ...], tuple[CellType, ...]]:

@@ -1,7 +1,7 @@
-"""Functions that carry marks of `torch.compiler`: what torch disabled for its own compiler, and what the program did.
+"""Functions that carry marks of `torch.compiler`: disabled by torch or by the program, or compiled by torch.compile.
 
-torch keeps its compiler out of functions of its own, such as the steps of optimizers: those are traced as what they are. A
-function that the program disabled is a graph break.
+torch keeps its compiler out of functions of its own, such as the steps of optimizers: those are traced as what they
+are. A function that the program disabled is a graph break.
 """
 
 from __future__ import annotations
@@ -26,6 +26,18 @@ _INNER = "_torchdynamo_orig_callable"
 
 def _is_marked(obj: Any) -> bool:
     return type(obj) is FunctionType and (obj.__code__ is _LAZY or bool(vars(obj).get("_torchdynamo_disable")))
+
+
+def _is_compiled(obj: Any) -> bool:
+    return type(obj) is FunctionType and _INNER in vars(obj) and not _is_marked(obj)
+
+
+@wraps_if(_is_compiled, order=70)
+def wrap_function_of_torch_compile(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """What torch.compile compiled runs as that compiler has it."""
+    tx.guard("is", source, obj)
+    text = f"{obj.__qualname__}, compiled with torch.compile"
+    return DirectiveValue(obj, lambda tx, args, kwargs: tx.unsupported("disabled", text), source)
 
 
 @wraps_if(_is_marked, order=70)
