@@ -63,6 +63,7 @@ CODE_GENERATORS: dict[str, CodeGenerator] = {
         load_gpu,
         lambda binary: ({}, binary.to_bytes()),
         lambda facts, data: ProgramBinary.from_bytes(data),
+        pairs=True,
     ),
 }
 """Device type -> code generator. Devices without an entry run everything by declared fallbacks."""

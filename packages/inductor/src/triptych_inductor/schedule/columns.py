@@ -24,7 +24,7 @@ from triptych_inductor.loops.kernel import Kernel, LocalArg, Stage, TensorArg
 from triptych_inductor.schedule.stages import KernelCall
 
 Step = KernelCall | ExternNode
-LONGEST_ROW = 1024  # with longer rows too few programs fit on a processor: reading twice was faster (H200, 4096 wide)
+LONGEST_ROW = 4096  # with longer rows the sums of a row's columns leave too few registers
 _FEWEST_ROWS = 512  # below this two launches cost more than reading twice
 _WINDOW = 12  # steps between the two kernels
 _ADDRESSED = ("load", "store", "store_atomic_add", "store_reduction")

@@ -34,7 +34,10 @@ def candidates(kernel: Kernel, facts: DeviceFacts, most: int = MOST) -> list[Lay
         found = _points(base) if base.reduction is None else _rows(base)
     unique = dict.fromkeys(str(layout) for layout in (base,))
     kept = [base]
+    ahead = not {a.name for a in kernel.inputs} & {a.name for a in kernel.outputs}
     for layout in found:
+        if layout.num_stages > 1 and not ahead:
+            continue  # a load that runs ahead could overtake a store
         if str(layout) not in unique and _fits(layout, facts):
             unique[str(layout)] = None
             kept.append(layout)
@@ -87,6 +90,12 @@ def _rows(base: Layout) -> Iterator[Layout]:
                 blocks = base.blocks | {fastest.letter: width, "r": whole}
                 yield replace(base, walk=PERSISTENT, blocks=blocks, num_warps=warps, splits=1, num_stages=1)
     walk = SPLIT if base.walk == SPLIT else LOOPED
+    if walk == SPLIT and base.block(fastest) > 1:  # columns: narrower tiles in place of shared ones
+        for width in _scaled(base, fastest, (1, 0.5, 0.25)):
+            for depth in _scaled(base, reduction, (1, 4, 16)):
+                blocks = base.blocks | {fastest.letter: width, "r": depth}
+                warps = max(width * depth // 512, 1)
+                yield replace(base, walk=LOOPED, blocks=blocks, num_warps=warps, num_stages=4, splits=1)
     depths = _scaled(base, reduction, (1, 0.5, 2, 0.25, 0.125))
     for stages in (1, 3, 2):
         for depth in (d for d in depths if d < whole):
@@ -101,10 +110,10 @@ def _rows(base: Layout) -> Iterator[Layout]:
 
 def _row_walks(base: Layout, facts: DeviceFacts) -> Iterator[Layout]:
     rows = base.outer[-1]
-    for each in (2, 4, 1):
-        programs = max(min(each * facts.processors, int(rows.numel)), 1)
+    for each in (2, 4, 1, 3):
         for warps in _warps(base):
-            for depth in _scaled(base, rows, (1, 2, 4)):
-                for stages in (2, 1) if depth > 1 else (2, 3, 1):
+            for depth in _scaled(base, rows, (1, 2, 0.5)):
+                programs = columns.walking_programs(int(rows.numel), depth, each, facts)
+                for stages in (base.num_stages, base.num_stages + 1, 2):
                     blocks = base.blocks | {rows.letter: depth}
                     yield replace(base, blocks=blocks, num_warps=warps, num_stages=stages, row_programs=programs)

@@ -263,6 +263,28 @@ def reduce_sum(value, axis: tl.constexpr):
 
 
 @triton.jit
+def _sum2(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def _sum3(a, b, c, d, e, f):
+    return a + d, b + e, c + f
+
+
+@triton.jit
+def reduce_sums2(a, b, axis: tl.constexpr):
+    """Sums of two tensors along an axis in one step."""
+    return tl.reduce((a, b), axis, _sum2)
+
+
+@triton.jit
+def reduce_sums3(a, b, c, axis: tl.constexpr):
+    """Sums of three tensors along an axis in one step."""
+    return tl.reduce((a, b, c), axis, _sum3)
+
+
+@triton.jit
 def reduce_prod(value, axis: tl.constexpr):
     """Product along an axis."""
     return tl.reduce(value, axis, _product)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from triptych_inductor.codegen.triton.facts import LocalDef, StageFacts
-from triptych_inductor.codegen.triton.groups import closure, tile_roots
+from triptych_inductor.codegen.triton.facts import LocalDef, StageFacts, local_definitions
+from triptych_inductor.codegen.triton.groups import closure, group_stages, tile_roots
 from triptych_inductor.loops.handlers import Value
 
 Node = tuple[StageFacts, Value]
@@ -83,6 +83,13 @@ def online_sums(
             return None
         found.append(OnlineSum((owner, top), root))
     return found or None
+
+
+def is_one_loop(stages: Sequence[StageFacts]) -> bool:
+    """Whether several passes over a row run as one loop, as a maximum and the sum of exponentials below it do."""
+    definitions = local_definitions(stages)
+    groups = [g for g in group_stages(stages, definitions) if any(tile_roots(s) for s in g)]
+    return len(groups) == 2 and online_sums(groups[0], groups[1], definitions) is not None
 
 
 def _read_by(value: Node, definitions: Definitions) -> set[str]:

@@ -15,12 +15,14 @@ import torch
 from triptych_inductor.codegen.triton import reductions
 from triptych_inductor.codegen.triton.dtypes import text_of
 from triptych_inductor.codegen.triton.facts import StageFacts, operands
+from triptych_inductor.codegen.triton.groups import closure
 from triptych_inductor.codegen.triton.layout import Layout
 from triptych_inductor.codegen.triton.scans import ScanWriter
 from triptych_inductor.codegen.triton.writer import HEAD, LOOP, KernelContext, Text
 from triptych_inductor.loops.handlers import Value
 
 Root = tuple[StageFacts, Value]
+_MOST_TOGETHER = 3  # sums of rows that are made in one step (`lib.reduce_sums2`, `lib.reduce_sums3`)
 
 
 class SectionWriter(ScanWriter):
@@ -34,6 +36,7 @@ class SectionWriter(ScanWriter):
         self._finals: dict[str, list[Text]] = {}  # reduced states by the text of their final step
         self.spilled: dict[tuple[int, int], tuple[str, torch.dtype]] = {}  # values kept in a workspace, by number
         self.group: frozenset[int] = frozenset()  # stages of the loop that is being written
+        self._together: dict[int, list[Root]] = {}  # sums (by id) that others are made with
         self.online: dict[int, Root] = {}  # maxima (by id) that a sum of exponentials runs along with, and that sum
 
     # Which nodes a set of roots needs.
@@ -70,6 +73,7 @@ class SectionWriter(ScanWriter):
     def run(self, roots: Sequence[Root]) -> None:
         """Write `roots` and what they need, in program order."""
         wanted = self.needed(roots)
+        self._together = self._sums_together(wanted)
         for stage in self.context.stages:
             numbers = wanted.get(stage.number)
             if not numbers:
@@ -125,7 +129,8 @@ class SectionWriter(ScanWriter):
         kind, dtype = node.attrs
         value = self.get(stage, node.args[0])
         if self.loop is None or self.layout.row_programs:
-            return self._at_once(kind, dtype, value)
+            others = self._together.get(id(node), ())
+            return self._sums_at_once(stage, node, others) if others else self._at_once(kind, dtype, value)
         if id(node) in self.online:
             return self._online(stage, node, value)
         state = self._start(kind, dtype)
@@ -169,6 +174,59 @@ class SectionWriter(ScanWriter):
             start = reductions.identity_text(spec.start[0], work, self.layout.wide)
             prepared = f"tl.where({mask}, {prepared}, {start}).to({text_of(work)})"
         return self.results(kind, dtype, reductions.final_text(kind, [prepared], reduction.position))
+
+    def _sums_together(self, wanted: dict[int, set[int]]) -> dict[int, list[Root]]:
+        """For the first of several sums of rows that need none of the others: those others.
+
+        One step along the axis for all costs about as much as for one: threads wait for each other once.
+        """
+        sums = [
+            (stage, node)
+            for stage in self.context.stages
+            for node in stage.reductions
+            if node.number in wanted.get(stage.number, ()) and node.attrs[0] == "sum"
+        ]
+        found: dict[int, list[Root]] = {}
+        taken: set[int] = set()
+        for k, (stage, node) in enumerate(sums):
+            if id(node) in taken:
+                continue
+            first = (stage.number, node.number)
+            for other in sums[k + 1 :]:
+                same = other[1].attrs == node.attrs and id(other[1]) not in taken
+                if same and first not in closure([(other[0], other[1].args[0])], self.context.definitions):
+                    found.setdefault(id(node), []).append(other)
+                    taken.add(id(other[1]))
+                    if len(found[id(node)]) == _MOST_TOGETHER - 1:
+                        break
+        return found
+
+    def _sums_at_once(self, stage: StageFacts, node: Value, others: Sequence[Root]) -> Text:
+        """Several sums of rows in one step; the others' results are remembered for when their turn comes."""
+        kind, dtype = node.attrs
+        roots: list[Root] = [(stage, node), *others]
+        for other_stage, other in others:
+            numbers = self.needed([(other_stage, other.args[0])])
+            for earlier in self.context.stages:
+                for value in earlier.nodes:
+                    if value.number in numbers.get(earlier.number, ()):
+                        self.write(earlier, value)
+        work, mask = reductions.work_dtype(kind, dtype), self._row_mask()
+        texts = []
+        for root_stage, root in roots:
+            text = self._prepared(kind, dtype, self.get(root_stage, root.args[0]))
+            texts.append(f"tl.where({mask}, {text}, 0).to({text_of(work)})" if mask else text)
+        reduction = self.layout.reduction
+        assert reduction is not None
+        names = [f"t{self._count + k}" for k in range(len(roots))]
+        self._count += len(roots)
+        final = f"lib.reduce_sums{len(roots)}({', '.join(texts)}, {reduction.position})"
+        self.line(f"{', '.join(names)} = {final}", self.result_place)
+        outer, keep = frozenset(d.position for d in self.layout.outer), self.layout.keep()
+        for name, (root_stage, root) in zip(names, roots, strict=True):
+            part = self.assign(f"{name}{keep}", work, outer, self.result_place)
+            self.values[(root_stage.number, root.number)] = self.conclude(kind, dtype, [part])
+        return self.values[(stage.number, node.number)]
 
     def _extreme_position(self, kind: str, dtype: torch.dtype, prepared: str) -> Text:
         """Position of an extreme in two cheap reductions: the value (shared with a `max` or `min` of the same), then
@@ -307,7 +365,9 @@ class SectionWriter(ScanWriter):
         new = self.assign(f"lib.maximum({top}, {largest})", work, outer, LOOP).name
         # Nothing but -inf so far: a difference of infinities would be NaN.
         shift = self.assign(f"tl.where({new} == float('-inf'), 0.0, {new})", work, outer, LOOP).name
-        self.line(f"{total} = {total} * libdevice.exp({top} - {shift}) + libdevice.exp({block} - {shift})", LOOP)
+        # Nothing but the sum sees these exponentials, and their error falls with their size: the fast one will do.
+        exp = "tl.exp" if work is torch.float32 else "libdevice.exp"
+        self.line(f"{total} = {total} * {exp}({top} - {shift}) + {exp}({block} - {shift})", LOOP)
         self.line(f"{top} = {new}", LOOP)
         self._online_pending.append((stage, node, top, total))
 
