@@ -21,7 +21,6 @@ import torch.nn.functional as F
 import triptych_inductor
 from torch.fx.experimental.proxy_tensor import make_fx
 from triptych_inductor import backends
-from triptych_inductor.runtime.cuda.tuning import Choice
 from triptych_inductor.schedule import columns
 
 from tools.gpu import common
@@ -192,8 +191,8 @@ def run_case(
         row["gigabytes"] = (_bytes(inputs) + _bytes(eager)) / 1e9
         try:
             compiled, row["compile_s"] = compile_case(case, inputs, options)
-            for choice in compiled.provenance.get("tuning", ()):
-                print(Choice.from_json(choice), flush=True)
+            for choice in compiled.tuning:
+                print(choice, flush=True)
             mine = _flat(compiled(*inputs))
             torch.cuda.synchronize()
             row["error"] = max(worst_error(a, b) for a, b in zip(mine, eager, strict=True))

@@ -192,6 +192,7 @@ def _facts(made: triptych_inductor.CompiledGraph) -> dict[str, Any]:
         "files": tuple(made.files.items()),
         "build_seconds": made.timings.parts["build"],
         "cached": made.from_cache,
+        "tuning": tuple(made.tuning),
     }
 
 

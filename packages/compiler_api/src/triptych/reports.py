@@ -17,7 +17,7 @@ class CompiledStage:
     call nodes. kernels: names of the generated kernels. fallbacks: operators that run as torch's own kernels because
     they have no lowering, with their number. build_seconds: part of seconds that building machine code took. files:
     name and text of what was generated. failure: why it runs eagerly instead, or "". cached: it was taken from
-    the disk.
+    the disk. tuning: what autotuning tried for each kernel, a printable table each (`mode="max-autotune"`).
     """
 
     role: str
@@ -30,6 +30,7 @@ class CompiledStage:
     files: tuple[tuple[str, str], ...] = ()
     failure: str = ""
     cached: bool = False
+    tuning: tuple[Any, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +101,7 @@ class Report:
             if stage.failure:
                 text += f", runs eagerly: {stage.failure}"
             lines.append(f"{text}, {stage.seconds:.2f} s")
+            lines += [f"    {line}" for choice in stage.tuning for line in str(choice).splitlines()[:2]]
         lines += [f"  rewritten by {name}: {count}" for name, count in self.patterns.items()]
         lines += [f"  {stage}" for stage in self.partners]
         lines += [f"  break: {reason}" for reason in self.breaks]

@@ -16,6 +16,7 @@ from triptych_inductor.backends import LoadedKernels, decode_binaries, encode_bi
 from triptych_inductor.container import ArtifactError, pack, unpack
 from triptych_inductor.loops.kernel import Kernel
 from triptych_inductor.runtime.cuda.replay import Replay, ReplayFacts
+from triptych_inductor.runtime.cuda.tuning import Choice
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,11 @@ class CompiledGraph:
     fallbacks = property(lambda self: dict(self._program.fallbacks))
     key = property(lambda self: self._program.key)
     schedule = property(lambda self: self._program.schedule)
+
+    @property
+    def tuning(self) -> list[Choice]:
+        """What autotuning tried and chose for each kernel; each prints as a table."""
+        return [Choice.from_json(item) for item in self.provenance.get("tuning", ())]
 
     def call(self, args: list[Any]) -> Any:
         """Run with boxed arguments: `args` is emptied, so that inputs can be freed as they are consumed."""

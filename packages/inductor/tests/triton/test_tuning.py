@@ -165,5 +165,5 @@ def test_modes_tune_and_the_graph_tells(no_device, tmp_path, monkeypatch, mode):
     x = torch.randn(6, 1000)
     compiled = triptych_inductor.compile(gm, [x], options=options)
     torch.testing.assert_close(compiled(x), x.softmax(-1))
-    (choice,) = map(Choice.from_json, compiled.provenance["tuning"])
+    (choice,) = compiled.tuning
     assert LOOPED in choice.trials[choice.chosen].layout and options["max_autotune"]

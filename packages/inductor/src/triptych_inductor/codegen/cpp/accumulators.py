@@ -1,4 +1,4 @@
-"""Which accumulator type (`header/reductions.h`, `header/scans.h`) each kind of reduction and scan uses, and its step."""
+"""Which accumulator type (`header/reductions.h`, `header/scans.h`) each kind of reduction or scan has, and its step."""
 
 from __future__ import annotations
 
