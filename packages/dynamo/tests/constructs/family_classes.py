@@ -710,3 +710,36 @@ class Switch:
 @construct(X, Switch())
 def identity_of_singletons(x, switch):
     return switch.on is True, switch.off is False, switch.none is None, switch.off is not True, (switch.on, 1)[0] is True
+
+
+class Number_(int):
+    def __new__(cls, value):
+        made = super().__new__(cls, value)
+        made.tag = "t"
+        return made
+
+
+class Pair(collections.namedtuple("Pair", "a b")):  # noqa: SLOT002
+    def __new__(cls, a, b=2):
+        return super().__new__(cls, a, b)
+
+    @property
+    def total(self):
+        return self.a + self.b
+
+
+class Text_(str):  # noqa: SLOT000
+    pass
+
+
+class Items(list):
+    pass
+
+
+class Kept(frozenset):
+    pass
+
+
+@construct(X)
+def instances_of_builtin_subclasses(x):
+    return Number_(5), Number_(5) + 1, Pair(x).total, Pair(1), Text_("abc"), Text_("a").upper(), Items([1, x]), Items(), Kept([1, 2])

@@ -167,7 +167,7 @@ def lstm_with_projection(module, x):
     return module(x)[0]
 
 
-@construct(recurrent(nn.GRU, batch_first=True), torch.ones(2, 4, 3))
+@construct(recurrent(nn.GRU, batch_first=True), torch.ones(2, 4, 3), breaks="data-dependent")
 def packed_sequence(module, x):
     packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4, 2]), batch_first=True)
     out, h = module(packed)

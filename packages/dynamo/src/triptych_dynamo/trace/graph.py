@@ -103,6 +103,8 @@ class GraphBuilder:
             cause = error.__cause__
             if isinstance(cause, CANNOT_FAKE):
                 self._cannot_fake(tx, target, cause)
+            if "FakeTensor" in str(error):  # torch asked a tensor for its number: real ones have one
+                tx.unsupported("data-dependent", f"{name_of(target)} of a number that a tensor holds")
             tx.raise_python(type(error), *[arg for arg in error.args if type(arg) in ConstantValue.ATOMS])
 
     def _cannot_fake(self, tx: Frame, target: Any, error: BaseException) -> NoReturn:

@@ -6,6 +6,7 @@ them, once for all instances; those of torch and of the standard library are tak
 
 from __future__ import annotations
 
+import collections
 import functools
 from types import (
     ClassMethodDescriptorType,
@@ -25,6 +26,7 @@ from triptych_dynamo.values.functions import MethodValue
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
+_TUPLE_FIELD = type(collections.namedtuple("_", "a").a)  # the descriptor of a named tuple's field
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 
 
@@ -78,6 +80,8 @@ def bind(tx: Frame, value: Value, owner: type, raw: Any, name: str) -> Value:
         return MethodValue(tx.wrap(raw, None), value)
     if isinstance(raw, ClassMethodDescriptorType):
         return MethodValue(tx.wrap(raw, None), tx.wrap(value.python_type(), None))
+    if type(raw) is _TUPLE_FIELD:
+        return tx.call(tx.wrap(tuple.__getitem__, None), [value, tx.constant(raw.__reduce__()[1][0])])
     if isinstance(raw, (MemberDescriptorType, GetSetDescriptorType)):
         return read_c_attribute(tx, value, raw, name)
     found = tx.wrap(raw, source)

@@ -7,6 +7,7 @@ replayed as those of any dictionary. An instance of a subclass of a builtin cont
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,10 @@ _ABSENT_REAL = object()
 _GENERIC_LOOKUP = frozenset(
     {"builtins", "collections", "functools", "types", "logging", "datetime", "decimal", "torch"}
 )
+
+
+# Containers whose part of a rebuilt object is put in afterwards; the parts of others are arguments of `__new__`.
+_FILLED_LATER = (dict, OrderedDict, defaultdict, list, set)
 
 
 class ProtocolKey:
@@ -341,8 +346,8 @@ class ObjectValue(Value):
                 cg.load(entry.value)
                 cg.call(3)
                 cg.pop()
-        elif self.storage is not None and hasattr(self.storage, "fill_owner"):
-            self.storage.fill_owner(cg, self)
+        elif self.storage is not None and self.storage.python_type() in _FILLED_LATER:
+            self.storage.fill_owner(cg, self)  # type: ignore[attr-defined]
         if self.fields is not None and self.fields.entries:
             cg.load(self)
             cg.load_attr("__dict__")
@@ -358,7 +363,7 @@ class ObjectValue(Value):
         base = builtin_base(self.cls)
         cg.load_object(base.__new__)
         cg.load_object(self.cls)
-        immutable = self.storage is not None and not hasattr(self.storage, "replay")
+        immutable = self.storage is not None and self.storage.python_type() not in _FILLED_LATER
         if immutable:
             assert self.storage is not None
             self.storage.reconstruct(cg)
