@@ -82,7 +82,8 @@ def before_with(frame: Frame, instruction: Instruction) -> None:
     cls = manager.python_type()
     for name in ("__enter__", "__exit__"):
         if not hasattr(cls, name):
-            text = f"'{cls.__qualname__}' object does not support the context manager protocol"
+            missed = " (missed __exit__ method)" if name == "__exit__" else ""
+            text = f"'{cls.__qualname__}' object does not support the context manager protocol{missed}"
             frame.raise_python(TypeError, text)
     leave = manager.get_attr(frame, "__exit__")
     entered = manager.call_method(frame, "__enter__", [], {})

@@ -96,6 +96,8 @@ def _dispatch(frame: Frame, error: TracedException) -> bool:
     if handler.lasti:
         frame.push(ConstantValue(instruction.offset))
     frame.push(exception)
+    if isinstance(exception, ExceptionValue):
+        exception.note_handled(len(frame.trace.frames) - 1)
     frame.next_position = frame.program.index[handler.target]
     return True
 
@@ -111,7 +113,7 @@ def _chain_context(frame: Frame, exception: Value) -> None:
     """A raise inside a handler: the exception being handled becomes the context of the new one."""
     if not isinstance(exception, ExceptionValue):
         return
-    exception.raised_at = frame.trace.frames[0].line_number()
+    exception.note_raised(tuple(caller.line_number() for caller in frame.trace.frames))
     current = frame.trace.handled_exception(frame)
     if current is None or current is exception:
         return

@@ -132,7 +132,7 @@ class Value:
         `cg` offers `cg.load(value)` (recursion, with sharing and sources), `cg.load_const(obj)`, `cg.load_object(obj)`
         (any object, kept by the compiled code), `cg.call(n)`, `cg.build("LIST", n)` ...
         """
-        raise NotImplementedError(f"{type(self).__name__} cannot be rebuilt")
+        cg.cannot_rebuild("rebuild", f"{self!r}")
 
     def replay(self, cg: Writer) -> None:
         """Emit code that brings the real object to this value's state. Asked of values that were reported as

@@ -46,7 +46,9 @@ class ExceptionValue(objects.ObjectValue):
             super().__init__(exc_type, source, real)
         self.exc_type = exc_type
         self.keywords: dict[str, Value] = {}
-        self.raised_at = 0  # the line of the root frame that raised it in the trace
+        self.stack_lines: tuple[int, ...] = ()  # where it was raised in the trace: the line of each frame there
+        self.lines: tuple[int, ...] = ()  # of the frames that it went through
+        self.traceback: Value | None = None  # the one that it had before it was raised there
         self._args = args
         self._args_written = False
 
@@ -69,7 +71,7 @@ class ExceptionValue(objects.ObjectValue):
         if name == "args":
             return tx.trace.make_tuple(self.arguments(tx))
         if name == "__traceback__" and name not in self.slots:
-            raised = self.raised_at or (not self.is_new and self.real.__traceback__ is not None)
+            raised = self.lines or (not self.is_new and self.real.__traceback__ is not None)
             return TracebackValue(self) if raised else ConstantValue(None)
         if name in self.slots or name in ("__dict__", "__class__", "__doc__"):
             return super().read_slot(tx, raw, name)
@@ -99,6 +101,17 @@ class ExceptionValue(objects.ObjectValue):
         self._store_slot(tx, name, value)
         if name == "__cause__":
             self._store_slot(tx, "__suppress_context__", ConstantValue(True))
+
+    def note_raised(self, lines: tuple[int, ...]) -> None:
+        """It is raised: its traceback gets an entry for each of `lines`, outermost frame first."""
+        if self.is_new:
+            self.traceback = self.slots.pop("__traceback__", self.traceback)
+            self.written_slots.pop("__traceback__", None)
+            self.lines = self.stack_lines = lines
+
+    def note_handled(self, depth: int) -> None:
+        """A frame that `depth` others called handles it: those have no part in its traceback."""
+        self.lines = self.stack_lines[depth:]
 
     # -- methods -------------------------------------------------------------------------------------------------------
     def call_c_method(self, tx: Frame, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -154,10 +167,11 @@ class ExceptionValue(objects.ObjectValue):
         cg.load_object(_make)
         cg.load_object(base)
         cg.load_object(self.exc_type)
-        cg.load_const(self.raised_at)
+        cg.load_const(self.lines)
+        cg.load(self.traceback if self.traceback is not None else ConstantValue(None))
         for arg in (*args, *self.keywords.values()):
             cg.load(arg)
-        cg.call(3 + len(args) + len(self.keywords), tuple(self.keywords))
+        cg.call(4 + len(args) + len(self.keywords), tuple(self.keywords))
         cg.later(self)
 
     def replay(self, cg: Writer) -> None:
@@ -174,12 +188,19 @@ class ExceptionValue(objects.ObjectValue):
         return f"Exception({self.exc_type.__name__}, {self._args})"
 
 
-def _make(base: type, cls: type, line: int, /, *args: Any, **keywords: Any) -> BaseException:
-    """An exception as `cls(*args)` makes it, without the initialisers written in Python; raised at `line` if not 0."""
+def _make(base: type, cls: type, lines: tuple[int, ...], behind: Any, /, *args: Any, **keywords: Any) -> BaseException:
+    """An exception as `cls(*args)` makes it, without the initialisers written in Python.
+
+    Args:
+        lines: where it was raised, of each frame that it went through.
+        behind: the traceback that it had before.
+    """
     error: BaseException = base.__new__(cls, *args)
     base.__init__(error, *args, **keywords)  # type: ignore[misc]
-    if line:
-        error.__traceback__ = TracebackType(None, sys._getframe(1), 0, line)
+    traceback = behind
+    for line in reversed(lines):
+        traceback = TracebackType(traceback, sys._getframe(1), 0, line)
+    error.__traceback__ = traceback
     return error
 
 

@@ -78,7 +78,14 @@ class GeneratorValue(Value):
     def _convert_stop(self, tx: Frame, error: TracedException) -> None:
         """A StopIteration that leaves a generator's body becomes a RuntimeError."""
         if issubclass(error.value.python_type(), StopIteration):
-            tx.raise_python(RuntimeError, "generator raised StopIteration")
+            text = tx.constant("generator raised StopIteration")
+            raised: Any = tx.trace.make_exception(RuntimeError, [text])
+            raised.store_common(tx, "__cause__", error.value)
+            raised.store_common(tx, "__context__", error.value)
+            converted = TracedException(raised)
+            converted.chained = True
+            raised.note_raised(tuple(caller.line_number() for caller in tx.trace.frames))
+            raise converted
 
     @property
     def has_an_end_to_run(self) -> bool:
@@ -135,6 +142,12 @@ class GeneratorValue(Value):
             return ConstantValue(known[name])
         return super().get_attr(tx, name)
 
+    def set_attr(self, tx: Frame, name: str, value: Value) -> None:
+        tx.unsupported("attribute-store", f"setting {name!r} of a generator")
+
+    def del_attr(self, tx: Frame, name: str) -> None:
+        tx.unsupported("attribute-delete", f"deleting {name!r} of a generator")
+
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__iter__":
             return self
@@ -175,6 +188,10 @@ class GeneratorMethod(Value):
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.owner.call_method(tx, self.name, args, kwargs)
+
+    def reconstruct(self, cg: Writer) -> None:
+        cg.load(self.owner)
+        cg.load_attr(self.name)
 
 
 _METHODS = frozenset({"__iter__", "__next__", "send", "throw", "close"})
