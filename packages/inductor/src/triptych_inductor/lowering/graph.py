@@ -18,6 +18,7 @@ from triptych_inductor.ir.builder import Builder
 from triptych_inductor.ir.extents import as_extent, as_extents
 from triptych_inductor.ir.nodes import Buffer, IRGraph, Strided
 from triptych_inductor.ir.tensors import LazyTensor
+from triptych_inductor.lowering.casts import CastBatches
 from triptych_inductor.lowering.common import to_dtype
 from triptych_inductor.lowering.fallback import lower_fallback
 from triptych_inductor.lowering.registry import Context, find_lowering
@@ -44,6 +45,7 @@ class GraphLowering:
         self.graph = IRGraph()
         self.builder = Builder(self.graph, options.exact, wants_channels_last(gm, options))
         self.env: dict[FxNode, Any] = {}
+        self.casts = CastBatches(gm.graph)
         self.symbols: set[sympy.Symbol] = set()  # those that have a value at this place of the program
 
     def run(self) -> IRGraph:
@@ -109,6 +111,9 @@ class GraphLowering:
             return as_extent(value) if isinstance(value, torch.SymInt) else self._number(value)
         if isinstance(value, (int, float, bool)) and not isinstance(node.target, torch._ops.OpOverload):
             return value
+        cast = self.casts.result(node, self.builder, self.env)
+        if cast is not None:
+            return cast
         args, kwargs = self._arguments(node)
         ctx = Context(self.builder, node, self.options)
         result = self._lower_call(ctx, node, args, kwargs)
