@@ -209,9 +209,7 @@ VIOLATIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("fn", "shape", "dims", "line"), [row[1:] for row in VIOLATIONS], ids=[row[0] for row in VIOLATIONS]
-)
+@pytest.mark.parametrize(("name", "fn", "shape", "dims", "line"), VIOLATIONS)
 def test_a_mark_that_the_program_contradicts_is_an_error(name: str, fn: Any, shape: Any, dims: Any, line: int) -> None:
     x = numbers(*shape)
     td.mark_dynamic(x, dims)
@@ -311,3 +309,45 @@ def test_any_sizes(fn: Any, lengths: list[int], is_marked: bool) -> None:
             if is_marked:
                 td.maybe_mark_dynamic(arg, 0)
         assert_same(compiled(*args), fn(*args))
+
+
+# -- specifications ----------------------------------------------------------------------------------------------------
+def summed(x: torch.Tensor, table: dict[str, Any], n: int) -> torch.Tensor:
+    return torch.cat([x, table["y"][0]]) * n + x.shape[0]
+
+
+def spec_of_torch() -> Any:
+    spec = pytest.importorskip("torch.fx.experimental.dynamic_spec")
+    batch = spec.ShapeVar("batch", max=64)
+    sequence = spec.SeqSpec([spec.TensorSpec([batch, None])])
+    return {"x": spec.TensorSpec([batch, 4]), "table": spec.DictSpec({"y": sequence}), "n": spec.IntVar("n")}
+
+
+@pytest.mark.parametrize("kind", ["ours", "torch's"])
+def test_specified_sizes_compile_once(kind: str) -> None:
+    own = {"x": [td.Dim("batch", max=64), 4], "table": {"y": [["batch", None]]}, "n": td.Dim()}
+    compiled = triptych.compile(summed, backend="eager", shapes_spec=own if kind == "ours" else spec_of_torch())
+    for n in (3, 1, 0, 64):
+        args = (numbers(n, 4), {"y": (numbers(n, 4),)}, n)
+        assert_same(compiled(*args), summed(*args))
+    assert len(triptych.report(compiled).graphs) == 1
+    compiled(numbers(3, 4), {"y": (numbers(5, 4),)}, 3)  # sizes of one name differ
+    compiled(numbers(65, 4), {"y": (numbers(65, 4),)}, 3)  # out of bounds
+    assert len(triptych.report(compiled).graphs) == 3
+
+
+def test_a_specification_of_attributes() -> None:
+    class Batch:
+        def __init__(self, n: int) -> None:
+            self.data = numbers(n, 2)
+
+    spec = {"batch": td.Fields(data=["rows", None])}
+    compiled = triptych.compile(lambda batch: batch.data * 2, backend="eager", shapes_spec=spec)
+    for n in (1, 4, 0):
+        compiled(Batch(n))
+    assert len(triptych.report(compiled).graphs) == 1
+
+
+def test_what_is_no_specification() -> None:
+    with pytest.raises(TypeError, match="describe"):
+        triptych.compile(lambda x: x, backend="eager", shapes_spec={"x": 1.5})(numbers(2))

@@ -37,6 +37,7 @@ def compile(
     isolate_recompiles: bool = True,
     on_recompile_limit: str | None = None,
     on_error: str | None = None,
+    shapes_spec: Any = None,
 ) -> Any:
     """A faster form of a function, method or module, which behaves as the original does.
 
@@ -55,6 +56,7 @@ def compile(
     isolate_recompiles: accepted, and always so: no two compiled callables share versions or limits.
     on_recompile_limit: "generalise" makes symbolic what differed, "error" raises, "eager" runs the code eagerly.
     on_error: "eager" runs a graph eagerly, with a warning, where the compiler itself fails; "raise" shows the failure.
+    shapes_spec: which sizes and integers of the parameters vary: `{"x": [triptych_dynamo.Dim("batch"), None]}`.
 
     What is None comes from `triptych.compiler.config`. `options` may hold `guard_filter_fn`, a function that says which
     guards to keep.
@@ -70,7 +72,8 @@ def compile(
         >>> model = triptych.compile(model, fullgraph=True)
     """
     settings = Settings(
-        fullgraph, dynamic, backend, mode, options, disable, name, recompile_limit, on_error, on_recompile_limit
+        *(fullgraph, dynamic, backend, mode, options, disable, name, recompile_limit, on_error, on_recompile_limit),
+        shapes_spec=shapes_spec,
     )
     if model is None:
         return functools.partial(_compile, settings=settings)
@@ -143,6 +146,7 @@ def capture_options(settings: Settings) -> triptych_dynamo.Options:
         on_error=settings.on_error,
         on_limit=settings.on_recompile_limit,
         guard_filter_fn=settings.guard_filter_fn,
+        shapes_spec=settings.shapes_spec,
     )
 
 

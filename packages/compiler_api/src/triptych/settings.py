@@ -34,6 +34,7 @@ class Keywords(TypedDict, total=False):
     isolate_recompiles: bool
     on_recompile_limit: str | None
     on_error: str | None
+    shapes_spec: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Settings:
     disk_cache: bool | None = None
     debug_directory: str | None = None
     profiler_regions: bool | None = None
+    shapes_spec: Any = None
 
     def __post_init__(self) -> None:
         self._check_types()

@@ -19,6 +19,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "triptych_dynamo.marks": (
         *("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"),
     ),
+    "triptych_dynamo.shape_specs": ("Dim", "Fields"),
     "triptych_dynamo.backends": ("register_backend", "list_backends", "lookup_backend"),
     "triptych_dynamo.captured_graph": ("capture", "CapturedGraph", "CaptureError"),
     "triptych_dynamo.codec": ("NotPortable",),

@@ -86,6 +86,7 @@ __all__ = [
     "set_grad_enabled",
     "ShapeEnv",
     "statically_known_true",
+    "spec_parts",
     "symbolic_float",
     "symbolic_guards",
     "symbolic_int",
@@ -348,6 +349,35 @@ def _fake_to_integer(number: Any, how: str) -> Any:
 
 check_number = torch.ops.triptych_dynamo.check.default
 to_integer = torch.ops.triptych_dynamo.to_integer.default
+
+
+# -- specifications of shapes ------------------------------------------------------------------------------------
+_SPECS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "ShapesSpec": ("parameters", lambda spec: _plain_spec(spec)),
+    "ParamsSpec": ("parameters", lambda spec: dict(spec._named_args)),
+    "TensorSpec": ("tensor", list),
+    "ObjectSpec": ("object", lambda spec: dict(spec.items())),
+    "DictSpec": ("mapping", lambda spec: dict(spec.items())),
+    "SeqSpec": ("sequence", lambda spec: list(spec._entries)),
+    "ShapeVar": ("variable", lambda spec: spec),
+    "IntVar": ("variable", lambda spec: spec),
+}
+
+
+def _plain_spec(spec: Any) -> Any:
+    if spec.assumptions:
+        raise TypeError("assumptions of a ShapesSpec are not taken: say them with torch._check in the program")
+    return {} if spec._params is None else dict(spec._params._named_args)
+
+
+def spec_parts(spec: Any) -> tuple[str, Any] | None:
+    """Kind and content of a record of `torch.fx.experimental.dynamic_spec` (of newer releases); None for others."""
+    if not type(spec).__module__.startswith("torch."):
+        return None
+    row = _SPECS.get(type(spec).__name__)
+    if row is None:
+        raise TypeError(f"a {type(spec).__name__} does not describe a size: derived sizes are not taken")
+    return row[0], row[1](spec)
 
 
 def is_fake(obj: Any) -> bool:

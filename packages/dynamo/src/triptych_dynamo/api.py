@@ -34,6 +34,7 @@ def optimize(
     recompile_limit: int | None = None,
     on_limit: str | None = None,
     guard_filter_fn: GuardFilter | None = None,
+    shapes_spec: Any = None,
     hooks: Hooks | None = None,
 ) -> Callable[[Any], Any]:
     """A decorator that compiles a function, method or module with `backend` when it is called.
@@ -46,6 +47,7 @@ def optimize(
         recompile_limit: how often one frame is compiled.
         on_limit: what happens then: "generalise" (the default), "error" or "eager"; see `Options`.
         guard_filter_fn: says which guards to keep; see `guards.filters`.
+        shapes_spec: which sizes and integers of the parameters vary: `{"x": [Dim("batch"), None]}`; see `shape_specs`.
         hooks: callbacks.
 
     Raises:
@@ -63,6 +65,7 @@ def optimize(
         "recompile_limit": recompile_limit,
         "on_limit": on_limit,
         "guard_filter_fn": guard_filter_fn,
+        "shapes_spec": shapes_spec,
     }
     named = {name: value for name, value in given.items() if value is not None}
     chosen = dataclasses.replace(options or Options(), **named)  # type: ignore[arg-type]

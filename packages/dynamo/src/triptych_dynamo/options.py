@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from triptych_dynamo.guards.filters import GuardEntry
@@ -26,6 +26,7 @@ class Options:
             yet symbolic in all its dimensions, and when there is none, as "eager"; "error": `RecompileLimitError`;
             "eager": a warning with the guard that did not hold, and the frame runs as it is where no entry fits.
         guard_filter_fn: given the `GuardEntry` of each guard of a frame, says which to keep (see `guards.filters`).
+        shapes_spec: what is known of the sizes and numbers of all calls; see `shape_specs`.
         exporting: the trace is for a graph that leaves the program (`capture`); what `is_exporting()` tells.
     """
 
@@ -36,6 +37,7 @@ class Options:
     on_limit: str = "generalise"
     guard_filter_fn: Callable[[Sequence[GuardEntry]], Sequence[bool]] | None = None
     exporting: bool = False
+    shapes_spec: Any = None
 
     def __post_init__(self) -> None:
         if self.on_limit not in ON_LIMIT:

@@ -31,6 +31,7 @@ from triptych_dynamo.guards.program import compile_guards
 from triptych_dynamo.guards.python_check import check
 from triptych_dynamo.hooks import Hooks
 from triptych_dynamo.recompiles import FrameState, may_compile, recompile_reason
+from triptych_dynamo.shape_specs import declared
 from triptych_dynamo.sources import LocalSource
 from triptych_dynamo.trace.modes import under_active_modes
 from triptych_dynamo.trace.shapes import Shapes
@@ -73,6 +74,7 @@ class CompiledRegion:
         self.handle = handle
         self.backend = handle.backend
         self.options = handle.options
+        self._declared = declared(handle.options.shapes_spec)
         self.hooks = handle.hooks or Hooks()
         self.records: list[FrameRecord] = []
         self._states: dict[Layout, FrameState] = {}
@@ -193,7 +195,7 @@ class CompiledRegion:
             hooks.on_break(result.break_reason)
 
     def _shapes(self, state: FrameState) -> Shapes:
-        return Shapes(self.options.dynamic, state.history)
+        return Shapes(self.options.dynamic, state.history, self._declared)
 
     # -- graphs and continuations ------------------------------------------------------------------------------------
     def _compiler(self, function: FunctionType) -> FrameCompiler:

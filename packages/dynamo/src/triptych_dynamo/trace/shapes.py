@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import sympy
@@ -26,6 +25,7 @@ from triptych_dynamo.guards.facts import ShapeFact
 from triptych_dynamo.guards.number_facts import truth_fact
 from triptych_dynamo.guards.shape_program import INT64_MAX, INT64_MIN
 from triptych_dynamo.marks import STATIC_CLASS, Mark
+from triptych_dynamo.shape_specs import Declared
 from triptych_dynamo.sources import (
     ComputedSource,
     InstanceDictSource,
@@ -56,13 +56,17 @@ class Shapes:
     Args:
         dynamic: None: what changed between compiles is symbolic; True: every size but 0 and 1; False: none.
         history: what earlier compiles of the frame saw.
+        declared: what the caller said of the sizes and numbers of all calls.
     """
 
-    def __init__(self, dynamic: bool | None = None, history: History | None = None) -> None:
+    def __init__(
+        self, dynamic: bool | None = None, history: History | None = None, declared: Declared | None = None
+    ) -> None:
         self.env = ShapeEnv()
         self.fake_mode = make_fake_mode(self.env)
         self.dynamic = dynamic
         self.history = history or History()
+        self.declared = declared or Declared()
         self.sources: dict[sympy.Symbol, list[Source]] = {}
         self.facts: list[tuple[Any, dict[Any, Source]]] = []  # (expression, extra symbols)
         self.open: dict[sympy.Symbol, Source] = {}  # symbols of sizes that have no value in the trace
@@ -76,7 +80,7 @@ class Shapes:
     # -- tensors -----------------------------------------------------------------------------------------------------
     def fake_input(self, obj: torch.Tensor, source: Source | None) -> torch.Tensor:
         """The fake tensor of a real one; dimensions that are symbolic have symbols of their own."""
-        dims = symbolic_dims(obj, source, self.dynamic, self.history) if source is not None else {}
+        dims = symbolic_dims(obj, source, self.dynamic, self.history, self.declared) if source is not None else {}
         if not dims or source is None or not _is_plain(obj):
             return self.fake_mode.from_tensor(obj, static_shapes=True)
         sizes = [
@@ -172,6 +176,10 @@ class Shapes:
 
     def _is_symbolic_number(self, obj: Any, source: Source) -> bool:
         varies = self.history.varies(source, obj)
+        if self.declared.numbers:
+            said = self.declared.numbers.get(str(source))
+            if said is not None:
+                return said
         return varies or (bool(self.dynamic) and not is_owned(source))
 
     def integer_of(self, tx: Frame, number: int, source: Source) -> Value:
@@ -275,7 +283,8 @@ class Shapes:
             for number, other in enumerate(sources[1:]):
                 twin = sympy.Symbol(f"{symbol}_{number}", integer=True)
                 self._guard(trace, sympy.Eq(symbol, twin), {twin: other})
-        conditions = [Condition(g.expr, line) for g, line in zip_longest(self.env.guards, self._lines, fillvalue="")]
+        lines = [*self._lines, *[""] * len(self.env.guards)]
+        conditions = [Condition(guard.expr, line) for guard, line in zip(self.env.guards, lines, strict=False)]
         conditions += self.granted
         if self.marked:
             bounds = [Condition(fact, "") for fact, extra in self.facts if not extra]

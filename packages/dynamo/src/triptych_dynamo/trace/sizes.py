@@ -28,14 +28,19 @@ class Size:
     mark: Mark | None = None
 
 
-def symbolic_dims(obj: torch.Tensor, source: Source, dynamic: bool | None, history: History) -> dict[int, Size]:
+def symbolic_dims(
+    obj: torch.Tensor, source: Source, dynamic: bool | None, history: History, declared: Declared
+) -> dict[int, Size]:
     """The dimensions of an input that are symbolic, and how.
 
     Args:
         dynamic: as for `optimize`.
+        declared: what the caller said of all calls; marks on the tensor itself go first.
     """
     varying = history.varying_dims(source, tuple(obj.shape))
     marks = marks_of(obj)
+    if declared.sizes:
+        marks = {**declared.sizes.get(str(source), {}), **marks}
     if isinstance(obj, torch.nn.Parameter):
         wanted = set(marks)
     elif dynamic is False:
