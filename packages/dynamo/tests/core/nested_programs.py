@@ -599,3 +599,39 @@ def loop_broken_inside_a_block_of_the_generator(x, log):
         break
     log.append("behind")
     return x
+
+
+class _Base:
+    def make(self, x, log):
+        say(log, "base")
+        return x + 1
+
+    def keep(self, first, x):
+        return x * first
+
+
+class _Derived(_Base):
+    def make(self, x, log):
+        y = super().make(x, log)
+        say(log, "derived")
+        return super().keep(2, y)
+
+    def captured(self, x, log):
+        say(log, 1)
+        later = lambda: self
+        return super().keep(3, x), later() is self
+
+
+@program()
+def super_behind_a_break(x, log):
+    derived = _Derived()
+    return derived.make(x, log), derived.captured(x, log)
+
+
+@program()
+def annotated_function_over_a_break(x, log):
+    def inner(a: int, *, b: str = "c") -> torch.Tensor:
+        return x * a
+
+    say(log, 1)
+    return inner(2), inner.__annotations__
