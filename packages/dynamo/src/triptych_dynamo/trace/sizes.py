@@ -16,6 +16,7 @@ from triptych_dynamo.marks import Mark, marks_of
 from triptych_dynamo.sources import TensorSizeSource, is_owned
 
 if TYPE_CHECKING:
+    from triptych_dynamo.shape_specs import Declared
     from triptych_dynamo.sources import Source
     from triptych_dynamo.trace.history import History
 
