@@ -19,6 +19,7 @@ from triptych_inductor.loops.table import ORDERED_REDUCTIONS
 
 _LONGEST_ROW = 32768  # elements of a row that one program keeps in registers (32 warps, 32 elements a thread)
 _SPLIT_ROW = 4096  # shortest piece of a row that is worth a program of its own
+_SCATTERED_PIECE = 512  # the same where elements lie far apart
 _LIMIT_32 = 2**31 - 2**20  # 32-bit indices may reach one tile past the end
 
 
@@ -118,8 +119,9 @@ def _row_reduction(
     longest = _LONGEST_ROW if passes > 1 else 8192  # a single pass streams as well in blocks
     if isinstance(reduction.numel, int) and power_of_2(length) <= longest and not _few_rows(rows, length, facts):
         return _whole_rows(dims, reduction, rows, stages, facts, wide)
-    splits = _splits(rows, length, facts)
-    block = min(power_of_2(length), 4096 if splits == 1 or length > 65536 else 2048)
+    piece = _SCATTERED_PIECE if _is_scattered(found, reduction) else _SPLIT_ROW
+    splits = _splits(rows, length, piece, facts)
+    block = min(power_of_2(length), 4096 if splits == 1 or length > 65536 else 2048, piece)
     blocks = {d.letter: 1 for d in _outer(dims)} | {"r": block}
     walk = SPLIT if splits > 1 else LOOPED
     return Layout(dims, blocks, walk, warps_for(block, 16, facts), splits=splits, wide=wide)
@@ -154,12 +156,21 @@ def _whole_rows(
     return Layout(dims, blocks, PERSISTENT, warps_for(_elements(blocks), each, facts), wide=wide)
 
 
-def _splits(programs: int, length: int, facts: DeviceFacts) -> int:
-    """Programs that share a row, so that there are about eight a processor."""
+def _is_scattered(found: Sequence[Access], reduction: TileDim) -> bool:
+    """Whether some load jumps from element to element of a row: it waits for memory, and many programs wait at once."""
+    return any(
+        not reduction.symbols.isdisjoint(a.strides) and a.unit_axis() not in reduction.symbols
+        for a in found
+        if not a.is_store
+    )
+
+
+def _splits(programs: int, length: int, piece: int, facts: DeviceFacts) -> int:
+    """Programs that share a row, so that there are about eight a processor, each with a `piece` at least."""
     wanted = -(-8 * facts.processors // max(programs, 1))
     if programs >= 2 * facts.processors:
         return 1
-    return max(min(power_of_2(wanted), power_of_2(length // _SPLIT_ROW) if length >= _SPLIT_ROW else 1, 1024), 1)
+    return max(min(power_of_2(wanted), power_of_2(length // piece) if length >= piece else 1, 1024), 1)
 
 
 def _column_reduction(
