@@ -146,7 +146,7 @@ class FrameCompiler:
                 return self._attempt(attempt, plan)
             except Unsupported as error:
                 error.__traceback__ = error.__cause__ = error.__context__ = None  # they hold the trace
-                if self.options.fullgraph:
+                if self._is_error(error, attempt.trace):
                     raise GraphBreakError(error) from error
                 learned = plan.learn(attempt.trace, error)
                 error.forget_frames()
@@ -159,6 +159,11 @@ class FrameCompiler:
             finally:
                 attempt.release()
         return CompiledFrame(None, [], None, plan.reason)
+
+    def _is_error(self, error: Unsupported, trace: Trace) -> bool:
+        """Whether a break is an error, where it happened."""
+        policy = trace.breaks_are_errors
+        return self.options.fullgraph if policy is None else policy
 
     def _attempt(self, attempt: Attempt, plan: Plan) -> CompiledFrame:
         trace = attempt.trace

@@ -33,6 +33,7 @@ from triptych_dynamo.hooks import Hooks
 from triptych_dynamo.recompiles import FrameState, may_compile, recompile_reason
 from triptych_dynamo.shape_specs import declared
 from triptych_dynamo.sources import LocalSource
+from triptych_dynamo.steering import skip_reason
 from triptych_dynamo.trace.modes import under_active_modes
 from triptych_dynamo.trace.shapes import Shapes
 from triptych_dynamo.trace_rules import is_skipped
@@ -102,14 +103,14 @@ class CompiledRegion:
     def frame_miss(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
         """A frame under the callable has no entry: compile it, let it run this time (False), or always (None)."""
         code = function.__code__
-        if self.options.fullgraph or code in self._own_codes or (code not in self._layouts and is_skipped(code)):
+        is_continuation = code in self._layouts
+        if not is_continuation and (self.options.fullgraph or code in self._own_codes or is_skipped(code)):
             return None
         if under_active_modes():
             return False
         entry = self._in_turn(function, arguments)
         if entry is None:
             return False
-        is_continuation = code in self._layouts
         if not is_continuation and entry.info is not None and entry.info.graph is None and not entry.info.break_reason:
             return None
         return entry
@@ -135,6 +136,8 @@ class CompiledRegion:
         return None
 
     def _entry(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+        if skip_reason(function):
+            return Entry(compile_guards([], function.__code__), function.__code__, (), True, None)
         layout = self._layouts.get(function.__code__) or Layout(function.__code__, 0)
         state = self._states.setdefault(layout, FrameState())
         named = dict(zip(parameters_of(function.__code__), arguments, strict=True))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -140,20 +142,81 @@ def nonstrict_trace(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """A callable that always runs eagerly: neither it nor what it calls is compiled, and a trace breaks before it.
+    """A callable that runs eagerly; a trace breaks before it.
 
     Args:
         fn: the callable; a decorator is returned when None.
-        recursive: only True: what it calls runs eagerly too.
+        recursive: what it calls runs eagerly too. False: only its own frame does, as with `skip_frame`.
         reason: shown in the graph break.
 
     Raises:
-        ValueError: `recursive` is False.
+        TypeError: `recursive` is False and `fn` is no Python function.
     """
-    if not recursive:
-        raise ValueError("disable(recursive=False) is not supported: disable the callee's own callees one by one")
     if fn is None:
-        return lambda function: disable(function, reason=reason)
+        return lambda function: disable(function, recursive, reason=reason)
+    if not recursive:
+        return skip_frame(fn, reason=reason)
     wrapper = Unhooked(fn)
     wrapper.__triptych_disabled__ = reason or f"{getattr(fn, '__qualname__', fn)} is disabled"
     return wrapper
+
+
+SKIPPED = "__triptych_skipped__"
+
+
+def skip_frame(fn: Any, *, reason: str | None = None) -> Any:
+    """Let a Python function run as it is, while what it calls is compiled. Gives `fn` back.
+
+    A trace breaks before it. Other than `disable`, it does not keep its callees from being compiled.
+    """
+    function = getattr(fn, "__func__", fn)
+    if not isinstance(function, FunctionType):
+        raise TypeError(f"skip_frame (disable with recursive=False) takes a Python function, not {fn!r}")
+    setattr(function, SKIPPED, (function.__code__, reason or f"{function.__qualname__} is skipped"))
+    return fn
+
+
+def skip_reason(function: Any) -> str:
+    """Why a function's own frame is not compiled; "" when it is."""
+    code, reason = getattr(function, SKIPPED, (None, ""))
+    return reason if code is function.__code__ else ""  # wrappers inherit the attributes of what they wrap
+
+
+class error_on_graph_break:  # named as a function is: it is used as one
+    """While it is entered, a graph break is a `GraphBreakError` (True), or just a break, even under fullgraph (False).
+
+    A context manager and a decorator, inside compiled code or around its calls; the innermost one counts. Other than
+    `fullgraph=True`, it does not promise one graph: breaks outside of it go on.
+
+    Example:
+        >>> with error_on_graph_break(True):
+        ...     y = block(x)
+    """
+
+    __slots__ = ("error", "_before")
+
+    def __init__(self, error: bool) -> None:
+        if not isinstance(error, bool):
+            raise TypeError(f"error_on_graph_break takes True or False, not {error!r}")
+        self.error = error
+        self._before: list[Any] = []
+
+    def __enter__(self) -> None:
+        self._before.append(BREAKS_ARE_ERRORS.set(self.error))
+
+    def __exit__(self, *exception: object) -> None:
+        BREAKS_ARE_ERRORS.reset(self._before.pop())
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, run with this setting."""
+        error = self.error
+
+        @functools.wraps(fn)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with error_on_graph_break(error):
+                return fn(*args, **kwargs)
+
+        return run
+
+
+BREAKS_ARE_ERRORS: ContextVar[bool | None] = ContextVar("triptych_breaks_are_errors", default=None)

@@ -18,7 +18,7 @@ from triptych_dynamo.emit.trampoline import Resume
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.interpreter.root_locals import RootLocals
 from triptych_dynamo.sources import LocalSource
-from triptych_dynamo.values.contexts import ModeValue
+from triptych_dynamo.values.contexts import BreakPolicyValue, ModeValue
 from triptych_dynamo.values.null import NULL
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _enter_modes(cg: Writer, part: FramePart) -> None:
     """Enter again the modes whose `with` blocks are open: their exit methods are on the stack."""
     for value in part.frame.stack:
         owner: Value | None = getattr(value, "owner", None)
-        if isinstance(owner, ModeValue) and owner.entered:
+        if isinstance(owner, (ModeValue, BreakPolicyValue)) and owner.entered:
             cg.load(owner)
             cg.load_attr("__enter__")
             cg.call(0)

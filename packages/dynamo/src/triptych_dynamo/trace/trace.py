@@ -19,6 +19,7 @@ from triptych_dynamo.interpreter.frame import Frame
 from triptych_dynamo.logs import logger
 from triptych_dynamo.runtime_arrays import apart_in_memory
 from triptych_dynamo.sources import ComputedSource, PinnedSource, Source, is_owned
+from triptych_dynamo.steering import BREAKS_ARE_ERRORS
 from triptych_dynamo.trace.attributes import TensorAttributes
 from triptych_dynamo.trace.autograd_facts import relax_autograd
 from triptych_dynamo.trace.classes import MadeClasses
@@ -72,6 +73,7 @@ class Trace:
         self.made_classes = MadeClasses()
         self.real_functions: dict[Value, FunctionType] = {}  # stand-ins of functions and cells in made classes
         self.real_cells: dict[Value, CellType] = {}
+        self.breaks_are_errors = BREAKS_ARE_ERRORS.get()  # None: as the options say
         self.generators: list[GeneratorValue] = []  # all that the trace made
         self.open_modes: list[
             tuple[Any, Any]

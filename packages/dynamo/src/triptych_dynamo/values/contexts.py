@@ -19,6 +19,7 @@ from triptych_dynamo._torch_compat import (
 )
 from triptych_dynamo.polyfills.managers import decorated
 from triptych_dynamo.sources import AttrSource, Source
+from triptych_dynamo.steering import error_on_graph_break
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
@@ -131,6 +132,51 @@ class ModeValue(ContextValue):
         for arg in self.args:
             cg.load_const(arg)
         cg.call(len(self.args))
+
+
+class BreakPolicyValue(ContextValue):
+    """`error_on_graph_break(error)`: what a graph break means while it is entered."""
+
+    cls = error_on_graph_break
+
+    def __init__(self, error: bool, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.error = error
+        self.entered: list[bool | None] = []
+
+    def enter(self, tx: Frame) -> Value:
+        self.entered.append(tx.trace.breaks_are_errors)
+        tx.trace.breaks_are_errors = self.error
+        return tx.constant(None)
+
+    def leave(self, tx: Frame) -> None:
+        if not self.entered:
+            tx.unsupported("context-manager", "leaving an error_on_graph_break that was entered before the graph began")
+        tx.trace.breaks_are_errors = self.entered.pop()
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """As a decorator."""
+        return tx.call(tx.wrap(decorated, None), [self, *args], kwargs)
+
+    def reconstruct(self, cg: Writer) -> None:
+        cg.load_object(self.cls)
+        cg.load_const(self.error)
+        cg.call(1)
+
+
+@constructs(error_on_graph_break)
+def _break_policy(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    given = [*args, *kwargs.values()]
+    return BreakPolicyValue(constant_of(tx, given[0], "the policy of graph breaks"))
+
+
+@wraps(error_on_graph_break)
+def wrap_break_policy(tx: Frame, obj: error_on_graph_break, source: Source | None) -> Value:
+    """One that the program made before."""
+    tx.guard("type_is", source, error_on_graph_break)
+    if source is not None:
+        tx.guard("equals", AttrSource(source, "error"), obj.error)
+    return BreakPolicyValue(obj.error, source)
 
 
 class InferenceModeValue(ModeValue):

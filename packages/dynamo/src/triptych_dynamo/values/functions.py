@@ -11,6 +11,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import AttrSource, GlobalSource, ItemSource, PinnedSource
+from triptych_dynamo.steering import skip_reason
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.binding import bind_arguments, read_default
 from triptych_dynamo.values.cells import CellValue
@@ -153,6 +154,8 @@ class FunctionValue(Value):
         flags = self.code.co_flags
         if flags & _COROUTINE:
             return tx.unsupported("async", f"calling {self.code.co_qualname}")
+        if self.obj is not None and (reason := skip_reason(self.obj)):
+            return tx.unsupported("disabled", reason)
         local_values = bind_arguments(tx, self, args, kwargs)
         cells = dict(zip(self.code.co_freevars, self.closure, strict=True))
         frame = tx.trace.new_frame(self.code, self.namespace, local_values, cells, tx)

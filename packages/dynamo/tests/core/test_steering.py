@@ -1,0 +1,133 @@
+"""How programs steer graph breaks: errors in parts of a program, frames that are skipped, breaks that are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import triptych_dynamo as td
+
+X = torch.ones(2)
+
+
+@td.disable
+def speak(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def breaks(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    speak(y)
+    return y * 2
+
+
+def test_errors_inside_of_the_block_only() -> None:
+    def fn(x: torch.Tensor, strict: bool) -> torch.Tensor:
+        y = breaks(x)
+        with td.error_on_graph_break(strict):
+            y = breaks(y)
+        return y - 1
+
+    compiled = td.optimize("eager")(fn)
+    assert torch.equal(compiled(X, False), fn(X, False))
+    with pytest.raises(td.GraphBreakError, match="DYN0014"):
+        compiled(X, True)
+    assert torch.equal(compiled(X, False), fn(X, False))
+
+
+def test_the_setting_holds_over_a_break_inside_of_it() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        with td.error_on_graph_break(False):
+            y = breaks(x)
+            with td.error_on_graph_break(True):
+                y = y + 1
+            y = breaks(y)
+        return y
+
+    with td.error_on_graph_break(True):
+        assert torch.equal(td.optimize("eager")(fn)(X), fn(X))
+
+    def then_fails(x: torch.Tensor) -> torch.Tensor:
+        y = fn(x)
+        return breaks(y)
+
+    with td.error_on_graph_break(True), pytest.raises(td.GraphBreakError):
+        td.optimize("eager")(then_fails)(X)
+
+
+def test_breaks_allowed_under_fullgraph() -> None:
+    @td.error_on_graph_break(False)
+    def allowed(x: torch.Tensor) -> torch.Tensor:
+        return breaks(x)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return allowed(x) + 1
+
+    assert torch.equal(td.optimize("eager", fullgraph=True)(fn)(X), fn(X))
+    with pytest.raises(td.GraphBreakError):
+        td.optimize("eager", fullgraph=True)(lambda x: allowed(x) + breaks(x))(X)
+
+
+def test_around_the_call() -> None:
+    compiled = td.optimize("eager")(breaks)
+    with td.error_on_graph_break(True), pytest.raises(td.GraphBreakError):
+        compiled(X)
+    assert torch.equal(compiled(X), breaks(X))
+    with pytest.raises(TypeError, match="True or False"):
+        td.error_on_graph_break(1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", [td.skip_frame, td.disable(recursive=False)])
+def test_a_skipped_frame_runs_plainly_and_its_callees_are_compiled(how: Any) -> None:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + 1
+
+    def middle(x: torch.Tensor) -> torch.Tensor:
+        return inner(x * 2) * 3
+
+    skipped = how(middle)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return skipped(x + 1) - 1
+
+    found = td.explain(fn)(X)
+    assert torch.equal(found.result, fn(X))
+    assert found.ops_per_graph == [["add"], ["sin", "add"], ["sub"]]
+    assert [item.reason.endswith("middle is skipped") for item in found.breaks] == [True]
+    assert td.explain(skipped)(X).ops_per_graph == [["sin", "add"]]
+
+
+def test_a_wrapper_of_a_skipped_function_is_not_skipped() -> None:
+    import functools
+
+    @td.skip_frame
+    def middle(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @functools.wraps(middle)
+    def wrapper(x: torch.Tensor) -> torch.Tensor:
+        return middle(x * 2) * 2
+
+    assert td.explain(wrapper)(X).ops_per_graph == [["mul"], ["mul"]]
+    with pytest.raises(TypeError, match="takes a Python function"):
+        td.skip_frame(torch.nn.Linear(1, 1))
+
+
+def test_hooks_see_code_guards_graphs_breaks_and_recompiles() -> None:
+    seen: dict[str, list[Any]] = {name: [] for name in ("graph", "guards", "bytecode", "recompile", "break")}
+    hooks = td.Hooks(
+        on_graph=lambda graph, inputs: seen["graph"].append((graph, inputs)),
+        on_guards=lambda guards: seen["guards"].append(guards),
+        on_bytecode=lambda old, new: seen["bytecode"].append((old, new)),
+        on_recompile=lambda reason: seen["recompile"].append(reason),
+        on_break=lambda reason: seen["break"].append(reason),
+    )
+    compiled = td.optimize("eager", hooks=hooks)(breaks)
+    compiled(X)
+    compiled(torch.ones(3))
+    assert [len(graph.graph.nodes) for graph, _ in seen["graph"]] == [3, 3, 3, 3]
+    assert len(seen["guards"]) == len(seen["bytecode"]) == 4 and len(seen["recompile"]) == 2
+    assert seen["bytecode"][0][0] is breaks.__code__ and seen["bytecode"][0][1] is not breaks.__code__
+    assert [reason.kind.name for reason in seen["break"]] == ["disabled", "disabled"]
+    assert "size mismatch" in seen["recompile"][0]
