@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import tempfile
@@ -26,6 +27,7 @@ from triptych_inductor.passes.prepare import prepare
 from triptych_inductor.runtime.cuda.replay import replay_facts
 from triptych_inductor.schedule.program import Program as Schedule
 from triptych_inductor.schedule.program import schedule
+from triptych_inductor.segments import Part, SegmentedGraph, graph_of, split
 from triptych_inductor.wrapper.emit import emit
 
 
@@ -77,6 +79,10 @@ def _compile_one(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options
     prepared = prepare(copy_graph(gm), example_inputs)
     start = timings.measure("prepare", start)
     facts = replay_facts(prepared) if chosen.cudagraphs else None
+    if facts is not None and facts.reason:
+        parts, reasons = split(prepared)
+        if parts:
+            return _compile_parts(prepared, parts, chosen, "; ".join(reasons))
     run_passes(prepared, chosen)
     start = timings.measure("passes", start)
     graph = lower(prepared, chosen)
@@ -103,6 +109,15 @@ def _compile_one(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options
     if chosen.max_autotune:
         compiled.provenance["tuning"] = [choice.to_json() for choice in pending.tuning()]
     return compiled.replayed(facts) if facts is not None else compiled
+
+
+def _compile_parts(gm: GraphModule, parts: Sequence[Part], chosen: Options, why: str) -> CompiledGraph:
+    """A graph of which only some parts can be recorded as CUDA graphs."""
+    compiled = []
+    for part in parts:
+        options = chosen if part.recorded else dataclasses.replace(chosen, cudagraphs=False)
+        compiled.append(_compile_one(graph_of(gm, part), [n.meta["val"] for n in part.inputs], options))
+    return SegmentedGraph(gm, parts, compiled, why)
 
 
 def aot_compile(

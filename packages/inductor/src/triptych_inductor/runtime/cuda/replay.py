@@ -46,12 +46,15 @@ class ReplayFacts:
         return cls(**values)
 
 
+RECORDED = "cuda"  # the type of device whose work is recorded
+
+
 def replay_facts(gm: GraphModule) -> ReplayFacts:
     """Facts of a graph whose nodes carry `meta["val"]`."""
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     devices = {t.device for n in gm.graph.nodes for t in _tensors(n.meta.get("val"))}
     written = _written_inputs(gm, placeholders)
-    others = sorted({str(d) for d in devices if d.type != "cuda"})
+    others = sorted({str(d) for d in devices if d.type != RECORDED})
     if not devices:
         return ReplayFacts("no tensors", written)
     if others:
@@ -62,6 +65,21 @@ def replay_facts(gm: GraphModule) -> ReplayFacts:
         if NOT_RECORDABLE & set(getattr(node.target, "tags", ())):
             return ReplayFacts(f"{node.target} waits for the GPU", written)
     return ReplayFacts("", written, next(iter(devices)).index or 0)
+
+
+def obstacle(node: Node, device: torch.device | None) -> str:
+    """Why a node cannot be part of a recording on a device; "" where it can."""
+    if NOT_RECORDABLE & set(getattr(node.target, "tags", ())):
+        return f"{node.target} waits for the GPU"
+    for value in (node.meta.get("val"), *[n.meta.get("val") for n in node.all_input_nodes]):
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return "symbolic numbers"
+        for tensor in _tensors(value):
+            if tensor.device != device:
+                return f"tensors on {tensor.device}"
+            if not all(type(n) is int for n in (*tensor.shape, *tensor.stride())):
+                return "symbolic sizes"
+    return ""
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
