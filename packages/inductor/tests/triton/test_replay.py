@@ -153,6 +153,7 @@ def test_reasons_come_from_the_graph():
     assert replay_facts(gm).reason == "tensors on cpu"
     compiled = triptych_inductor.compile(gm, [torch.ones(3)], options={"cudagraphs": True})
     assert compiled(torch.ones(3)).tolist() == [2.0] * 3 and compiled.replay.reason == "tensors on cpu"
+    assert str(compiled.replay) == "runs without CUDA graphs (tensors on cpu)"
 
 
 def test_written_inputs_are_found():

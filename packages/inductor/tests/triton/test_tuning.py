@@ -10,6 +10,7 @@ from triptych_inductor.build.cache import Store
 from triptych_inductor.codegen.triton.build import TritonCompileError
 from triptych_inductor.codegen.triton.candidates import MOST, candidates
 from triptych_inductor.codegen.triton.generate import generate
+from triptych_inductor.codegen.triton.heuristics import stages_that_fit
 from triptych_inductor.codegen.triton.interpret import run_interpreted
 from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT
 from triptych_inductor.loops import ops
@@ -167,3 +168,9 @@ def test_modes_tune_and_the_graph_tells(no_device, tmp_path, monkeypatch, mode):
     torch.testing.assert_close(compiled(x), x.softmax(-1))
     (choice,) = compiled.tuning
     assert LOOPED in choice.trials[choice.chosen].layout and options["max_autotune"]
+
+
+def test_stages_that_run_ahead_fit_into_shared_memory():
+    assert [stages_that_fit(3, n * 2**14, H200) for n in (1, 3, 4, 7, 8)] == [3, 3, 2, 2, 1]
+    small = dataclasses.replace(H200, shared_bytes=49152)
+    assert stages_that_fit(3, 2**14, small) == 2 and stages_that_fit(3, 2**15, small) == 1

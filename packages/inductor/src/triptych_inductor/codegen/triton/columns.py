@@ -46,6 +46,7 @@ def row_layout(kernel: Kernel, facts: DeviceFacts) -> Layout:
     width = heuristics.power_of_2(columns)
     depth = max(min(_TILE // width, 16), 1)
     numels = [a.numel for a in (*kernel.inputs, *kernel.outputs)]
+    row_bytes = sum(a.dtype.itemsize for a in kernel.inputs if a.numel >= rows * columns)
     each = 4 if width <= _SHORT_ROW else 2
     programs = walking_programs(rows, depth, each, facts)
     return Layout(
@@ -53,14 +54,15 @@ def row_layout(kernel: Kernel, facts: DeviceFacts) -> Layout:
         {"x": depth, "r": width},
         PERSISTENT,
         heuristics.warps_for(depth * width, 32 if width <= _SHORT_ROW else 16, facts),
-        num_stages=2 if depth > 1 else 3,  # the next rows are on their way while these are added up
+        # The next rows are on their way while these are added up.
+        num_stages=heuristics.stages_that_fit(2 if depth > 1 else 3, depth * width * row_bytes, facts),
         wide=heuristics.needs_64_bits([*numels, rows * columns]),
         row_programs=programs,
     )
 
 
 def walking_programs(rows: int, depth: int, each: int, facts: DeviceFacts) -> int:
-    """Programs that walk `rows` in tiles of `depth`: about `each` a processor; a few less where then no tile is partial."""
+    """Programs that walk `rows` in tiles of `depth`: about `each` a processor, a few less if then no tile is partial."""
     most = max(min(each * facts.processors, -(-rows // (4 * depth))), 1)
     whole = (p for p in range(most, most - most // 10 - 1, -1) if rows % (p * depth) == 0)
     return next(whole, most)

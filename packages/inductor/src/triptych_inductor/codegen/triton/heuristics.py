@@ -114,7 +114,9 @@ def _row_reduction(
     if length > 8192 and rows >= 4 * facts.processors and is_one_loop(stages):
         # Half the time of whole rows in registers, which leave one program on a processor (32768 wide, H200).
         blocks = {d.letter: 1 for d in _outer(dims)} | {"r": 4096}
-        return Layout(dims, blocks, LOOPED, warps_for(4096, 16, facts), num_stages=3, wide=wide)
+        each = sum(a.itemsize for a in found if not a.is_store and not reduction.symbols.isdisjoint(a.strides))
+        stages_ = stages_that_fit(3, 4096 * each, facts)
+        return Layout(dims, blocks, LOOPED, warps_for(4096, 16, facts), num_stages=stages_, wide=wide)
     passes = sum(1 for s in stages if s.stage.reduced)
     longest = _LONGEST_ROW if passes > 1 else 8192  # a single pass streams as well in blocks
     if isinstance(reduction.numel, int) and power_of_2(length) <= longest and not _few_rows(rows, length, facts):
@@ -154,6 +156,13 @@ def _whole_rows(
     positions = any(n.attrs[0] in ORDERED_REDUCTIONS for s in stages for n in s.reductions)
     each = 16 if row <= 16384 and not (positions and row >= 1024) else 32
     return Layout(dims, blocks, PERSISTENT, warps_for(_elements(blocks), each, facts), wide=wide)
+
+
+def stages_that_fit(wanted: int, tile_bytes: int, facts: DeviceFacts) -> int:
+    """Stages of a loop so that two programs fit on a processor; loads of all but one stage lie in shared memory."""
+    while wanted > 1 and (wanted - 1) * tile_bytes > facts.shared_bytes // 2:
+        wanted -= 1
+    return wanted
 
 
 def _is_scattered(found: Sequence[Access], reduction: TileDim) -> bool:
