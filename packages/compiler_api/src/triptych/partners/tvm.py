@@ -30,6 +30,8 @@ DENIED: dict[Any, str] = {
     aten._native_batch_norm_legit.no_stats: _STATISTICS,
     aten.std.correction: _OTHER,
     aten.elu.default: _OTHER,
+    aten.avg_pool2d.default: _OTHER,
+    aten.avg_pool3d.default: _OTHER,
     aten.var.correction: _OTHER,
     aten._upsample_bilinear2d_aa.default: _OTHER,
     **dict.fromkeys(INDEXING, UNCHECKED),

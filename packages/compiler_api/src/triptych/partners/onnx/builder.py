@@ -66,6 +66,8 @@ class Builder:
         """Adds a node of ONNX operator `kind`; gives the name of its output, or a list of them. None: input absent."""
         names = [self.fresh(kind) for _ in range(outputs)]
         given = ["" if value is None else value.name for value in inputs]
+        while given and not given[-1]:  # absent at the end: left out (the runtime's optimiser crashes on empty names)
+            given.pop()
         self.nodes.append(helper.make_node(kind, given, names, **attributes))
         return names[0] if outputs == 1 else names
 

@@ -36,6 +36,10 @@ def _variance(b: Builder, out: Value, x: Value, dim: Any = None, correction: Any
     return _moments(b, out, x, dim, correction, keepdim)[0]
 
 
+def _deviation(b: Builder, out: Value, x: Value, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Value:
+    return b.like("Sqrt", out, _variance(b, out, x, dim, correction, keepdim))
+
+
 def _moments(b: Builder, out: Value, x: Value, dim: Any, correction: Any, keepdim: bool) -> tuple[Value, Value]:
     """Variance and mean."""
     axes = _axes(x, dim)
@@ -106,6 +110,7 @@ RULES: dict[Any, Any] = {
     aten.prod.dim_int: _reduce("ReduceProd"),
     aten.prod.default: _reduce("ReduceProd"),
     aten.var.correction: _variance,
+    aten.std.correction: _deviation,
     aten.var_mean.correction: _var_mean,
     aten.argmax.default: _arg("ArgMax"),
     aten.argmin.default: _arg("ArgMin"),
