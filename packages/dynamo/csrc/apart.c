@@ -56,8 +56,9 @@ static bool apart_by_order(Member *members, int32_t count) {
     return true;
 }
 
-/* flag: whether memory of tensors is meant. Ranges that merely interleave count as overlapping. */
-static bool check_apart(const Op *op, Run *run) {
+/* flag: whether memory of tensors is meant. Ranges that merely interleave count as overlapping.
+ * 1: apart, 0: some meet, -1: a tensor has no memory to tell of. */
+static int are_apart(const Op *op, Run *run) {
     const Groups *groups = op->data;
     Member few[ON_STACK], *members = groups->count <= ON_STACK ? few : PyMem_Malloc(groups->count * sizeof(Member));
     bool good = members != NULL;
@@ -69,10 +70,14 @@ static bool check_apart(const Op *op, Run *run) {
         if (op->flag) good = tensor_memory(object, &member->range);
         if (member->range.start == member->range.end) member->range = (Range){0, 0}; /* nothing to meet */
     }
-    good = good && (groups->left <= FEW ? apart_by_pairs(members, groups) : apart_by_order(members, groups->count));
+    int apart = -1;
+    if (good) apart = groups->left <= FEW ? apart_by_pairs(members, groups) : apart_by_order(members, groups->count);
     if (members != few) PyMem_Free(members);
-    return good;
+    return apart;
 }
+
+static bool check_apart(const Op *op, Run *run) { return are_apart(op, run) == 1; }
+static bool check_meeting(const Op *op, Run *run) { return are_apart(op, run) == 0; }
 
 /* constant: (slots, how many of them are in the left group, where the right group begins) */
 static int prepare_apart(Op *op) {
@@ -90,5 +95,6 @@ static int prepare_apart(Op *op) {
 const OpRow APART_ROWS[] = {
     {"distinct", check_apart, prepare_apart, false, MEMO_MANY},
     {"no_overlap", check_apart, prepare_apart},
+    {"overlap", check_meeting, prepare_apart},
     {NULL},
 };

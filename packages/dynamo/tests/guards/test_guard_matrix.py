@@ -152,7 +152,7 @@ def test_values(guard, good, bad):
 
 def test_every_kind_is_tested_and_described():
     tested = {row[0].kind for row in ROWS} | {"same_as", "not_same_as", "distinct", "tensor", "no_overlap", "mode"}
-    tested |= {"no_gradients"}
+    tested |= {"no_gradients", "overlap"}
     assert tested == set(KINDS)
     assert reason(Guard("equals", X, 3), 4) == "L['x'] == 3: it is 4"
     assert reason(Guard("length", X, 3), [1]) == "len(L['x']) == 3: its length is 1"
@@ -482,6 +482,8 @@ def test_no_overlap(binding):
     whole = torch.zeros(9, 9)
     assert not holds(Guard("no_overlap", None, Apart((X,), (Y,))), whole[:, 0], whole[4, 1:])
     assert reason(guard, base, "no tensor")
+    meeting = Guard("overlap", None, Apart((X,), (Y,)))
+    assert holds(meeting, base[:6], base[5:]) and reason(meeting, base[:5], base[5:]) and reason(meeting, base, "none")
 
 
 def test_no_gradient_is_asked_for(binding):

@@ -50,6 +50,7 @@ KINDS: dict[str, GuardKind] = {
         GuardKind("int_in", 2, "{value[0]} <= {source} <= {value[1]}"),  # an int that became symbolic: type and bounds
         GuardKind("tensor", 5, "{source}: {value}"),  # value: TensorFacts
         GuardKind("no_overlap", 6, "{value} is in other memory", sourceless=True),  # value: Apart, of tensors
+        GuardKind("overlap", 6, "{value} shares memory", sourceless=True),  # value: Apart, of two tensors
         # value: (name, expected): grad, inference, autocast..., default dtype/device
         GuardKind("mode", 1, "{value}", sourceless=True),
         # value: tuple of tensor Sources; one of them may require a gradient where gradients are off

@@ -40,6 +40,7 @@ GUARD_TYPES: dict[str, str] = {
     "int_in": "SHAPE_ENV",
     "tensor": "TENSOR_MATCH",
     "no_overlap": "STORAGE_OVERLAPPING",
+    "overlap": "STORAGE_OVERLAPPING",
     "no_gradients": "GRAD_MODE",
     "mode": "GLOBAL_STATE",
     "shape": "SHAPE_ENV",

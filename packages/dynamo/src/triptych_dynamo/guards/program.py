@@ -201,7 +201,7 @@ def _apart(builder: ProgramBuilder, index: int, guard: Guard) -> None:
     both = [slot for slot in left if slot in right]
     slots = (*only_left, *both, *(slot for slot in right if slot not in left))
     constant = (slots, len(left), len(only_left))
-    builder.emit(guard.kind, index, flag=int(guard.kind == "no_overlap"), constant=constant)
+    builder.emit(guard.kind, index, flag=int(guard.kind != "distinct"), constant=constant)
 
 
 def _no_gradients(builder: ProgramBuilder, index: int, guard: Guard) -> None:
@@ -324,6 +324,7 @@ _CHECKS: dict[str, Check] = {
     "int_in": _int_in,
     "tensor": _tensor,
     "no_overlap": _apart,
+    "overlap": _apart,
     "mode": _mode,
     "no_gradients": _no_gradients,
     "shape": _shape,

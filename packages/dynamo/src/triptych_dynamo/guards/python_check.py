@@ -338,7 +338,8 @@ def _meeting(guard: Guard, place: Callable[[Source], tuple[int, int]], text: str
     return None
 
 
-def _memory(value: Any) -> tuple[int, int]:
+def memory_range(value: Any) -> tuple[int, int]:
+    """The addresses from a tensor's first element to its last; (0, 0) for an empty one."""
     if not isinstance(value, torch.Tensor):
         raise Unreadable(f"{_short(value)} is no tensor")
     sizes, strides, start = value.shape, value.stride(), value.data_ptr()
@@ -349,7 +350,11 @@ def _memory(value: Any) -> tuple[int, int]:
 
 
 def _no_overlap(guard: Guard, read: Reader) -> Found:
-    return _meeting(guard, lambda source: _memory(read(source)), "{} and {} share memory")
+    return _meeting(guard, lambda source: memory_range(read(source)), "{} and {} share memory")
+
+
+def _overlap(guard: Guard, read: Reader) -> Found:
+    return _found(_no_overlap(guard, read) is not None, lambda: "they do not")
 
 
 def _no_gradients(guard: Guard, read: Reader) -> Found:
@@ -384,6 +389,7 @@ _OF_MANY: dict[str, Callable[[Guard, Reader], Found]] = {
     "not_same_as": _not_same,
     "distinct": _distinct,
     "no_overlap": _no_overlap,
+    "overlap": _overlap,
     "no_gradients": _no_gradients,
     "mode": _mode,
     "shape": _shape,

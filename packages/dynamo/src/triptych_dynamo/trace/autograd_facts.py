@@ -57,12 +57,14 @@ def relax_autograd(trace: Trace) -> None:
     if trace.graph.grad_enabled and any(map(_requires_grad, nodes)):
         return
     keys = -1 if trace.graph.mutated_inputs() else ~inference_keys()
+    inputs = set(trace.graph.inputs.values())
     tensors = []
     for key, guard in list(trace.guards.items()):
         if guard.kind == "mode" and guard.value[0] == "grad_mode":
             del trace.guards[key]
         elif guard.kind == "tensor":
-            tensors.append(guard.source)
+            if guard.source in inputs:  # others were read, but nothing is computed from them
+                tensors.append(guard.source)
             facts = replace(guard.value, requires_grad=None, key_mask=keys)
             trace.guards[key] = replace(guard, value=facts)
     if tensors:

@@ -59,6 +59,10 @@ class Inputs:
         """The real tensor behind an input."""
         return self._real[value]
 
+    def real_tensors(self) -> dict[Source, torch.Tensor]:
+        """The real tensors by where they were read."""
+        return {value.source: real for value, real in self._real.items() if value.source is not None}
+
     def release(self) -> None:
         """Let go of the real tensors."""
         self._real.clear()

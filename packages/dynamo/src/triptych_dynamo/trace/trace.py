@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo.errors import TracedException, Unsupported
-from triptych_dynamo.guards.facts import KINDS, Apart, Guard, PythonFact
+from triptych_dynamo.guards.facts import KINDS, Guard
 from triptych_dynamo.interpreter.frame import Frame
 from triptych_dynamo.logs import logger
-from triptych_dynamo.runtime_arrays import apart_in_memory
-from triptych_dynamo.sources import ComputedSource, PinnedSource, Source, is_owned
+from triptych_dynamo.sources import PinnedSource, Source
 from triptych_dynamo.steering import BREAKS_ARE_ERRORS
 from triptych_dynamo.trace.attributes import TensorAttributes
 from triptych_dynamo.trace.autograd_facts import relax_autograd
@@ -28,6 +27,7 @@ from triptych_dynamo.trace.effects import Effects
 from triptych_dynamo.trace.function_modes import FunctionModes
 from triptych_dynamo.trace.graph import GraphBuilder
 from triptych_dynamo.trace.inputs import Inputs
+from triptych_dynamo.trace.memory_facts import guard_apart, guard_memory
 from triptych_dynamo.trace.plan import Plan, first_of_call
 from triptych_dynamo.trace.scopes import GlobalScope
 from triptych_dynamo.trace.shapes import Shapes
@@ -289,11 +289,7 @@ class Trace:
         self.shapes.add_guards(self)
         relax_autograd(self)
         self._guard_distinct()
-        tensors = [source for node, source in self.graph.inputs.items() if isinstance(node.meta["val"], torch.Tensor)]
-        written = [self.graph.inputs[node] for node in self.graph.mutated_inputs() if node in self.graph.inputs]
-        free = [source for source in tensors if not is_owned(source)]
-        self._guard_apart("no_overlap", [source for source in written if is_owned(source)], free)
-        self._guard_apart("no_overlap", [source for source in written if not is_owned(source)], tensors)
+        guard_memory(self)
 
     def release(self) -> None:
         """Drop everything that holds an object of the program."""
@@ -323,22 +319,7 @@ class Trace:
                 if value in self.effects:
                     changed.setdefault(type(obj), []).append(value.source)
         for cls, sources in changed.items():
-            self._guard_apart("distinct", sources, read[cls])
-
-    def _guard_apart(self, kind: str, sources: list[Source], others: list[Source]) -> None:
-        written = [source for source in sources if not isinstance(source, ComputedSource)]
-        read = [source for source in others if not isinstance(source, ComputedSource)]
-        if written and set(read) - set(written[:1]):
-            self.guard(kind, None, Apart(tuple(written), tuple(read)))
-        for source in sources:
-            for other in others:
-                if source != other and isinstance(source, ComputedSource) | isinstance(other, ComputedSource):
-                    self._guard_memory(source, other)
-
-    def _guard_memory(self, source: Source, other: Source) -> None:
-        """Memory of an array is not memory of another input."""
-        pair = tuple(item.operands[0] if isinstance(item, ComputedSource) else item for item in (source, other))
-        self.guard("python", pair[0], PythonFact(apart_in_memory, f"{source} and {other} are apart in memory", pair))
+            guard_apart(self, "distinct", sources, read[cls])
 
     # -- places in the user's code -----------------------------------------------------------------------------------
     def user_line(self) -> str:
