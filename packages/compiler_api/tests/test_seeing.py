@@ -254,3 +254,9 @@ def test_reports_tell_of_recompiles_and_failures():
     with pytest.warns(triptych.errors.CompileFallbackWarning, match="runs eagerly.*no such machine"):
         torch.testing.assert_close(compiled(X), softmax(X))
     assert triptych.report(compiled).failures == ["OSError: no such machine"]
+
+
+def test_reports_say_whether_graphs_are_replayed():
+    compiled = triptych.compile(lambda x: x.sin() + 1, mode="reduce-overhead")
+    compiled(torch.ones(3))
+    assert "runs without CUDA graphs (tensors on cpu)" in str(triptych.report(compiled))

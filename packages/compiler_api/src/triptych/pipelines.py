@@ -193,6 +193,7 @@ def _facts(made: triptych_inductor.CompiledGraph) -> dict[str, Any]:
         "build_seconds": made.timings.parts["build"],
         "cached": made.from_cache,
         "tuning": tuple(made.tuning),
+        "replay": "" if made.replay is None else str(made.replay),
     }
 
 

@@ -18,6 +18,7 @@ class CompiledStage:
     they have no lowering, with their number. build_seconds: part of seconds that building machine code took. files:
     name and text of what was generated. failure: why it runs eagerly instead, or "". cached: it was taken from
     the disk. tuning: what autotuning tried for each kernel, a printable table each (`mode="max-autotune"`).
+    replay: whether it is replayed as a CUDA graph, and why not; "" where that was not asked for.
     """
 
     role: str
@@ -31,6 +32,7 @@ class CompiledStage:
     failure: str = ""
     cached: bool = False
     tuning: tuple[Any, ...] = ()
+    replay: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +100,8 @@ class Report:
                 text += ", fallbacks " + ", ".join(f"{name} x{count}" for name, count in stage.fallbacks)
             if stage.cached:
                 text += ", from the cache"
+            if stage.replay:
+                text += f", {stage.replay}"
             if stage.failure:
                 text += f", runs eagerly: {stage.failure}"
             lines.append(f"{text}, {stage.seconds:.2f} s")

@@ -143,6 +143,9 @@ class SegmentReplay:
     plain: int
     reason: str
 
+    def __str__(self) -> str:
+        return f"{self.recorded} of {self.recorded + self.plain} parts replayed as CUDA graphs ({self.reason})"
+
 
 class SegmentedGraph(CompiledGraph):
     """Compiled parts that run in order as one compiled graph."""

@@ -164,6 +164,9 @@ class Replay:
                     return self.run(args)
             return self._replay(recording, args)
 
+    def __str__(self) -> str:
+        return f"runs without CUDA graphs ({self.reason})" if self.reason else "replayed as a CUDA graph"
+
     def _first(self, key: tuple[Any, ...], args: list[Any]) -> Any:
         """Run as it is, so that libraries set themselves up, and remember where inputs lie."""
         if len(self.recordings) < _MOST_RECORDINGS:
