@@ -121,7 +121,7 @@ def test_metadata_is_checked():
         _checked(torch.fx.GraphModule(nn.Module(), graph))(torch.ones(3))
 
 
-# -- adapters, against stand-ins that behave as the packages document ---------------------------------------------------
+# -- adapters, against stand-ins that behave as the packages document --------------------------------------------------
 @pytest.fixture
 def installed(monkeypatch):
     """Puts a module tree in place of a package."""

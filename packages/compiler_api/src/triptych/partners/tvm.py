@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import OrderedDict
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,8 +71,21 @@ def check(settings: Settings) -> Options:
 
 
 @functools.cache
-def _front_end() -> Any:
-    return host.require("tvm.relax.frontend.torch", "apache-tvm", NAME)
+def _importer() -> Any:
+    """Relax's front end for ATen graphs; inputs are the placeholders, not those of an export signature."""
+    relax = host.require("tvm.relax", "apache-tvm", NAME)
+    front_end: Any = host.require("tvm.relax.frontend.torch.exported_program_translator", "apache-tvm", NAME)
+
+    class Importer(front_end.ExportedProgramImporter):  # type: ignore[name-defined]
+        def create_input_vars(self, exported_program: Any) -> Any:
+            values = {n.name: n.meta["val"] for n in exported_program.graph.nodes if n.op == "placeholder"}
+            inputs = OrderedDict(
+                (name, relax.Var(name, relax.TensorType(list(v.shape), self._convert_data_type(v.dtype))))
+                for name, v in values.items()
+            )
+            return OrderedDict(), inputs, {}
+
+    return Importer
 
 
 class Tvm:
@@ -92,7 +106,7 @@ class Tvm:
 
     def convert(self, gm: GraphModule) -> Any:
         """The relax module; raises where relax has no form of an operator, or gives it another shape or dtype."""
-        module = _front_end().from_exported_program(_program(gm), run_ep_decomposition=False)
+        module = _importer()().from_exported_program(_program(gm), False, False, False, None)
         _check_results(module, gm)
         return module
 
@@ -115,23 +129,14 @@ class Tvm:
 
 
 def _program(gm: GraphModule) -> Any:
-    """The graph in the shape of an exported program, as far as relax's front end looks at one."""
-    kind = torch.export.graph_signature.InputKind.USER_INPUT  # noqa: TID251 - a constant that the front end compares
-    specs = [
-        SimpleNamespace(kind=kind, target=node.target, arg=SimpleNamespace(name=node.name))
-        for node in gm.graph.nodes
-        if node.op == "placeholder"
-    ]
+    """The graph in the shape of an exported program without parameters, as far as relax's front end looks at one."""
     return SimpleNamespace(
         graph=gm.graph,
         graph_module=gm,
-        graph_signature=SimpleNamespace(input_specs=specs, output_specs=[]),
+        graph_signature=SimpleNamespace(input_specs=[], output_specs=[]),
         named_parameters=dict,
         named_buffers=dict,
         constants={},
-        tensor_constants={},
-        range_constraints={},
-        state_dict={},
     )
 
 
