@@ -25,6 +25,18 @@ class FakeGraph:
         self.work()
 
 
+class FakeStream:
+    """Notes who waits for whom."""
+
+    current, waits = None, []
+
+    def __init__(self, name):
+        self.name = name
+
+    def wait_stream(self, other):
+        FakeStream.waits.append((self.name, other.name))
+
+
 @pytest.fixture
 def recording(monkeypatch):
     """torch's recording replaced by one that keeps a closure; gives a function that wraps work on tensors."""
@@ -34,6 +46,12 @@ def recording(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, **_: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda index: FakeStream.current)
+    monkeypatch.setattr(replay, "RECORDED", "cpu")
+    pool = replay.Pool(0)
+    pool.handle()
+    FakeGraph.made, FakeStream.waits, FakeStream.current = [], [], FakeStream("first")
+    monkeypatch.setattr(replay, "pool_of", lambda device: pool)
 
     def wrap(function, facts=ReplayFacts("", frozenset())):
         """`function(inputs, outputs)` writes preallocated outputs; a replay repeats it on the recorded tensors."""
@@ -132,6 +150,22 @@ def test_shapes_are_recorded_apart(recording):
     for n in (3, 5, 3, 5, 3, 5):
         assert call([torch.ones(n)])[0].shape == (n,)
     assert len(call.recordings) == 2
+
+
+def test_replays_on_several_streams_take_turns(recording):
+    """They share memory between their inputs and outputs."""
+    calls = [recording(doubled), recording(doubled)]
+    other = FakeStream("second")
+    for _ in range(3):
+        for call in calls:
+            call([torch.ones(3)])
+    assert FakeStream.waits == []
+    first, FakeStream.current = FakeStream.current, other
+    calls[0]([torch.ones(3)])
+    calls[1]([torch.ones(3)])
+    FakeStream.current = first
+    calls[1]([torch.ones(3)])
+    assert FakeStream.waits == [("second", "first"), ("first", "second")]
 
 
 def test_failed_recording_runs_as_it_is(recording, monkeypatch):

@@ -4,13 +4,17 @@ Life of one shape: the first call runs as it is; the second records; later ones 
 address
 twice is read there, and the address is checked at each call; any other is copied into memory of the recording. Outputs
 are copied out, so that no later call overwrites what a caller keeps; an output that is an input, or a view of one, is
-given as such. What cannot be recorded runs as it is, and `Replay.reason` says why.
+given as such. What cannot be recorded runs as it is, and `Replay.reason` says why. All recordings of a device share one
+pool of memory.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +119,46 @@ def _base(node: Any) -> Any:
     return node
 
 
+class Pool:
+    """The memory that all recordings of one device share.
+
+    Outputs are copied out before anything else is replayed, so what one recording used in between may be overwritten by
+    the next: replays take turns, in the order of the streams that they are queued on.
+    """
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self._handle: Any = None
+        self._keeper: Any = None
+        self._last: torch.cuda.Stream | None = None
+        self._lock = threading.RLock()
+
+    def handle(self) -> Any:
+        """torch's handle of the pool. A small recording that stays keeps the pool alive when all others are gone."""
+        if self._handle is None:
+            handle, graph = torch.cuda.graph_pool_handle(), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=handle, capture_error_mode="thread_local"):
+                kept = torch.zeros(1, device=torch.device(RECORDED, self.device))
+            self._handle, self._keeper = handle, (graph, kept)
+        return self._handle
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """One recording or replay, after those before it on other streams."""
+        with self._lock:
+            stream = torch.cuda.current_stream(self.device)
+            if self._last is not None and self._last != stream:
+                stream.wait_stream(self._last)
+            self._last = stream
+            yield
+
+
+@functools.cache
+def pool_of(device: int) -> Pool:
+    """The pool of a device of this process."""
+    return Pool(device)
+
+
 @dataclass
 class _Output:
     """How one output is made after a replay: `value` as it is, or a window of an input, or a copy of a recorded
@@ -148,7 +192,6 @@ class Replay:
         self.facts = facts
         self.reason = facts.reason
         self.recordings: dict[tuple[Any, ...], Recording] = {}
-        self._pool: Any = None
 
     def __call__(self, args: list[Any]) -> Any:
         """As the wrapped function: `args` is emptied."""
@@ -158,7 +201,7 @@ class Replay:
         recording = self.recordings.get(key)
         if recording is None:
             return self._first(key, args)
-        with torch.cuda.device(self.facts.device):
+        with torch.cuda.device(self.facts.device), pool_of(self.facts.device).turn():
             if recording.graph is None or self._moved(recording, args):
                 if not self._record(recording, args):
                     return self.run(args)
@@ -189,17 +232,12 @@ class Replay:
         if recording.attempts > _MOST_ATTEMPTS:
             self.reason = "inputs keep moving in memory"
             return False
-        retired = (
-            recording.graph,
-            recording.outputs,
-        )  # a pool must not lose its last graph before the next one uses it
-        recording.graph = None
+        recording.graph, recording.outputs = None, []
         recording.static = [_own_copy(a) if k in recording.copied else a for k, a in enumerate(args)]
         graph = torch.cuda.CUDAGraph()
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
+        pool = pool_of(self.facts.device)
         try:
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=pool.handle(), capture_error_mode="thread_local"):
                 result = self.run(list(recording.static))
         except Exception as error:
             self.reason = f"recording failed: {type(error).__name__}: {error}"
@@ -208,7 +246,6 @@ class Replay:
         recording.graph = graph
         recording.outputs, recording.shape = _output_plan(result, recording.static)
         recording.static = [a if k in recording.copied else None for k, a in enumerate(recording.static)]
-        del retired
         return True
 
     def _replay(self, recording: Recording, args: list[Any]) -> Any:
