@@ -16,14 +16,14 @@ import os.path
 import re
 import typing
 
-import pytest
 import torch
-from harness import check
+from table import construct
 
 X = torch.arange(6.0).reshape(2, 3)
 COUNTER = 0
 
 
+@construct(X)
 def numbers(x):
     return (
         abs(-3),
@@ -60,6 +60,7 @@ def numbers(x):
     )
 
 
+@construct(X)
 def mathematics(x):
     return (
         math.sqrt(4),
@@ -73,6 +74,7 @@ def mathematics(x):
     )
 
 
+@construct(X, raises=True)
 def tensor_builtins(x):
     return (
         abs(-x),
@@ -94,6 +96,7 @@ def tensor_builtins(x):
     )
 
 
+@construct(X)
 def conversions(x):
     return (
         list("ab"),
@@ -111,6 +114,7 @@ def conversions(x):
     )
 
 
+@construct(X)
 def formatting(x):
     v, w = 3.14159, 8
     return (
@@ -122,26 +126,31 @@ def formatting(x):
     )
 
 
+@construct(X)
 def regular_expressions(x):
     m = re.match(r"(\w+)-(\d+)", "abc-12")
     return m.group(1), m.groups(), re.sub("a", "b", "banana"), re.compile("x+").findall("xxaxx"), re.split(",", "a,b")
 
 
+@construct(X)
 def paths(x):
     return os.path.join("a", "b"), os.path.basename("/q/w"), os.path.splitext("a.txt")
 
 
+@construct(X)
 def annotations_and_casts(x):
     y: int = 3
     return typing.cast(int, y), typing.get_origin(list[int]) is list, typing.TYPE_CHECKING
 
 
+@construct(X)
 def copies(x):
     a = [1, [2, x]]
     b = copy.copy(a)
     return b, b is not a, b[1] is a[1]
 
 
+@construct(X)
 def deep_copies(x):
     a = {"k": [1, (2, [3])]}
     b = copy.deepcopy(a)
@@ -149,6 +158,7 @@ def deep_copies(x):
     return a, b
 
 
+@construct(X)
 def closures(x):
     total = 0
 
@@ -167,12 +177,14 @@ def closures(x):
     return total, outer(2)(x), (lambda a, *b, c=1, **d: (a, b, c, d))(1, 2, 3, c=4, e=5)
 
 
+@construct(X)
 def global_store(x):
     global COUNTER
     COUNTER = COUNTER + 1
     return COUNTER - COUNTER
 
 
+@construct(X)
 def decorated(x):
     def twice(f):
         @functools.wraps(f)
@@ -188,6 +200,7 @@ def decorated(x):
     return g(x, k=2)
 
 
+@construct(X)
 def recursion(x):
     def fib(n):
         return n if n < 2 else fib(n - 1) + fib(n - 2)
@@ -195,6 +208,7 @@ def recursion(x):
     return fib(7), x
 
 
+@construct(X)
 def control_flow(x):
     out = []
     for i in range(6):
@@ -214,6 +228,7 @@ def control_flow(x):
     return out, "yes" if x.ndim == 2 else "no", not out, None or "d", 0 and 1
 
 
+@construct(X)
 def matching(x):
     def kind(v):
         match v:
@@ -233,6 +248,7 @@ def matching(x):
     return [kind(v) for v in (0, 5, [1, 2, 3], {"k": 1, "z": 2}, "s", "", None)]
 
 
+@construct(X)
 def exception_flow(x):
     log = []
 
@@ -254,6 +270,7 @@ def exception_flow(x):
     return [f(0), f(1), f(2)], log
 
 
+@construct(X)
 def exceptions_from_operations(x):
     found = []
     for thunk in (
@@ -273,15 +290,18 @@ def exceptions_from_operations(x):
     return found
 
 
+@construct(X, raises=True)
 def raised(x):
     if x.shape[0] == 2:
         raise ValueError(f"bad shape {tuple(x.shape)}")
 
 
+@construct(X, raises=True)
 def assertion(x):
     assert x.shape[1] == 4, "wrong width"
 
 
+@construct(X, raises=True)
 def wrong_arguments(x):
     def f(a, b):
         return a
@@ -289,10 +309,12 @@ def wrong_arguments(x):
     return f(1)
 
 
+@construct(X, raises=True)
 def tensor_error(x):
     return x @ x
 
 
+@construct(X)
 def user_context_managers(x):
     log = []
 
@@ -321,6 +343,7 @@ def user_context_managers(x):
     return log, five
 
 
+@construct(X)
 def inspection(x):
     def f(a, b=1, *, c=2):
         return a
@@ -328,10 +351,12 @@ def inspection(x):
     return f.__name__, f.__defaults__, inspect.isfunction(f), callable(f)
 
 
+@construct(X)
 def signature_of_module_function(x):
     return list(inspect.signature(json.dumps).parameters)[0], "obj" in inspect.signature(json.dumps).parameters
 
 
+@construct(X)
 def star_arguments(x):
     def f(*args, **kwargs):
         return args, kwargs
@@ -340,6 +365,7 @@ def star_arguments(x):
     return f(*[1, 2], *(3,), **pairs, b=2), f(), max(*[1, 3]), dict(**pairs)
 
 
+@construct(X)
 def identity(x):
     a = [1]
     b = a
@@ -355,6 +381,7 @@ def identity(x):
     )
 
 
+@construct(X)
 def strings_of_objects(x):
     try:
         raise KeyError("missing")
@@ -362,46 +389,9 @@ def strings_of_objects(x):
         return str(error), repr(error), f"{error}"
 
 
+@construct(X)
 def imports_inside(x):
     import math as m
     from collections import OrderedDict as O
 
     return m.sqrt(9), O(a=1), torch.nn.functional.relu(x - 2)
-
-
-CONSTRUCTS = [
-    numbers,
-    mathematics,
-    tensor_builtins,
-    conversions,
-    formatting,
-    regular_expressions,
-    paths,
-    annotations_and_casts,
-    copies,
-    deep_copies,
-    closures,
-    global_store,
-    decorated,
-    recursion,
-    control_flow,
-    matching,
-    exception_flow,
-    exceptions_from_operations,
-    raised,
-    assertion,
-    wrong_arguments,
-    tensor_error,
-    user_context_managers,
-    inspection,
-    signature_of_module_function,
-    star_arguments,
-    identity,
-    strings_of_objects,
-    imports_inside,
-]
-
-
-@pytest.mark.parametrize("fn", CONSTRUCTS, ids=lambda fn: fn.__name__)
-def test_construct(fn):
-    check(fn, X)

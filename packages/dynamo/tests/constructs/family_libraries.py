@@ -20,10 +20,9 @@ import types
 import typing
 
 import numpy
-import pytest
 import torch
 import triptych_dynamo
-from harness import check, check_broken
+from table import construct
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -72,32 +71,39 @@ def _(x, k):
     return torch.empty_like(x)
 
 
+@construct(X)
 def single_dispatch(x):
     return kind(1), kind("a"), kind([1])
 
 
+@construct(X)
 def recurrent(x):
     return LSTM(x[None]), GRU(x[None]), RNN(x[None]), CELL(x)
 
 
+@construct(X)
 def checkpointed(x):
     return checkpoint(lambda v: CELL(v)[0].sin(), x, use_reentrant=False)
 
 
+@construct(X)
 def custom_operator(x):
     return scale(x, 3), torch.ops.triptych_values.scale(x, 2)
 
 
+@construct(X)
 def metaclass_call(x):
     made = WithCallingMeta(x)
     return made.a, made.extra
 
 
+@construct(X)
 def device_context(x):
     with torch.device("cpu"):
         return torch.zeros(2) + x.sum()
 
 
+@construct(X)
 def inference_decorator(x):
     @torch.inference_mode()
     def inner(v):
@@ -106,6 +112,7 @@ def inference_decorator(x):
     return inner(x).shape
 
 
+@construct(X)
 def dates_and_numbers(x):
     return (
         datetime.timedelta(days=1).total_seconds(),
@@ -118,19 +125,23 @@ def dates_and_numbers(x):
     )
 
 
+@construct(X)
 def environment(x):
     return os.environ.get("TRIPTYCH_NOT_SET", "default"), "HOME" in os.environ
 
 
+@construct(X)
 def logged(x):
     LOG.debug("not shown %s", 1)
     return x + 1, LOG.isEnabledFor(logging.DEBUG)
 
 
+@construct(X)
 def shallow_copies(x):
     return copy.copy([x]), copy.copy({"a": x}), copy.copy(types.SimpleNamespace(a=1)).a, copy.deepcopy({"a": [1]})
 
 
+@construct(X)
 def generator_protocol(x):
     def counter():
         value = 0
@@ -143,12 +154,14 @@ def generator_protocol(x):
     return seen
 
 
+@construct(X)
 def namespaces(x):
     space = types.SimpleNamespace(a=1)
     space.b = x
     return space.a, space.b
 
 
+@construct(X)
 def abstract_containers(x):
     return (
         isinstance([], collections.abc.Sequence),
@@ -157,6 +170,7 @@ def abstract_containers(x):
     )
 
 
+@construct(X)
 def attributes_of_builtins(x):
     return (
         [].__class__,
@@ -168,61 +182,51 @@ def attributes_of_builtins(x):
     )
 
 
-WHOLE = [
-    single_dispatch,
-    recurrent,
-    checkpointed,
-    custom_operator,
-    metaclass_call,
-    device_context,
-    inference_decorator,
-    dates_and_numbers,
-    environment,
-    logged,
-    shallow_copies,
-    generator_protocol,
-    namespaces,
-    abstract_containers,
-    attributes_of_builtins,
-]
-
-
+@construct(X)
 def from_numpy(x):
     return torch.from_numpy(numpy.ones(3)) + 1
 
 
+@construct(X)
 def to_numpy(x):
     return (x.numpy() * 2).sum()
 
 
+@construct(X, numpy.ones((2, 3), dtype=numpy.float32))
 def numpy_argument(x, a):
     return x + torch.as_tensor(a), a.shape
 
 
+@construct(X)
 def item(x):
     return x.sum().item() + 1, x.tolist()
 
 
+@construct(X, breaks="truth")
 def data_dependent_branch(x):
     if x.sum() > 3:
         return x + 1
     return x - 1
 
 
+@construct(X, breaks="input-output", reads_time=True)
 def clock(x):
     start = time.time()
     return x + 1, time.time() >= start
 
 
+@construct(X)
 def seeded(x):
     random.seed(1)
     return random.random(), random.Random(3).random()
 
 
+@construct(X, breaks="call")
 def encoded(x):
     return json.dumps({"a": [1, None]}), json.loads("[1, 2]")
 
 
+@construct(X)
 def class_inside(x):
     class Inner:
         v = 3
@@ -233,81 +237,28 @@ def class_inside(x):
     return Inner().method(), type("Made", (), {"v": 2})().v
 
 
+@construct(X, breaks="random-state")
 def parameter_inside(x):
     torch.manual_seed(0)
     return nn.Linear(3, 3)(x), nn.Parameter(x)
 
 
+@construct(X)
 def backward_inside(x):
     y = x.clone().requires_grad_()
     (y**2).sum().backward()
     return y.grad, torch.autograd.grad((y**2).sum(), y)[0]
 
 
+@construct(X, breaks="explicit")
 def printed(x):
     y = x + 1
     triptych_dynamo.graph_break()
     return y * 2, str(y), f"{y.sum()}"
 
 
+@construct(X, breaks="input-output")
 def locked(x):
     with contextlib.ExitStack() as stack:
         stack.enter_context(open(os.devnull))
         return x + 1
-
-
-BROKEN = [
-    from_numpy,
-    to_numpy,
-    item,
-    data_dependent_branch,
-    clock,
-    seeded,
-    encoded,
-    class_inside,
-    parameter_inside,
-    backward_inside,
-    printed,
-    locked,
-]
-
-
-@pytest.mark.parametrize("fn", WHOLE, ids=lambda fn: fn.__name__)
-def test_whole(fn):
-    check(fn, X)
-
-
-@pytest.mark.parametrize("fn", BROKEN, ids=lambda fn: fn.__name__)
-def test_broken(fn):
-    check_broken(fn, X)
-
-
-def test_numpy_argument():
-    check_broken(numpy_argument, X, numpy.ones((2, 3), dtype=numpy.float32))
-
-
-def test_checkpoint_marks_its_nodes():
-    graphs = []
-
-    def backend(gm, inputs):
-        graphs.append(gm)
-        return gm
-
-    triptych_dynamo.optimize(backend, fullgraph=True)(checkpointed)(X)
-    assert any(node.meta.get("recompute") == 1 for node in graphs[0].graph.nodes)
-
-
-def test_cached_function_speaks_once(caplog):
-    @functools.lru_cache
-    def say_once(logger, text):
-        logger.warning(text)
-
-    def fn(x):
-        say_once(LOG, "once")
-        return x + 1
-
-    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(fn)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            compiled(X)
-    assert [record.message for record in caplog.records] == ["once"]

@@ -7,11 +7,10 @@ import math
 import operator
 import warnings
 
-import pytest
 import torch
 import torch.nn.functional as F
 import triptych_dynamo
-from harness import check
+from table import construct
 from torch import nn
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -19,6 +18,7 @@ W = torch.ones(3, 3, requires_grad=True)
 LIN = nn.Linear(3, 3)
 
 
+@construct(X)
 def creation(x):
     return (
         torch.zeros(2),
@@ -36,10 +36,12 @@ def creation(x):
     )
 
 
+@construct(X)
 def random(x):
     return torch.rand(2), torch.randn_like(x), torch.randint(0, 5, (2,)), F.dropout(x, 0.5), torch.randperm(4)
 
 
+@construct(X)
 def shapes(x):
     b, c = x.shape
     return (
@@ -58,6 +60,7 @@ def shapes(x):
     )
 
 
+@construct(X)
 def indexing(x):
     return (
         x[0],
@@ -72,6 +75,7 @@ def indexing(x):
     )
 
 
+@construct(X)
 def writes(x):
     y = x.clone()
     y[0] = 5
@@ -84,12 +88,14 @@ def writes(x):
     return y, z
 
 
+@construct(X)
 def write_to_argument(x):
     x.add_(1)
     x[0, 0] = 7
     return x * 2
 
 
+@construct(X)
 def combination(x):
     return (
         torch.cat([x, x], dim=1),
@@ -103,6 +109,7 @@ def combination(x):
     )
 
 
+@construct(X)
 def functional(x):
     return (
         F.relu(x),
@@ -123,6 +130,7 @@ def functional(x):
     )
 
 
+@construct(X)
 def linear_algebra(x):
     return (
         torch.linalg.norm(x),
@@ -133,6 +141,7 @@ def linear_algebra(x):
     )
 
 
+@construct(X)
 def reductions(x):
     return (
         x.sum(),
@@ -153,6 +162,7 @@ def reductions(x):
     )
 
 
+@construct(X)
 def types(x):
     return (
         x.to(torch.float64),
@@ -175,6 +185,7 @@ def types(x):
     )
 
 
+@construct(X)
 def operators_namespace(x):
     return (
         torch.ops.aten.add.Tensor(x, x),
@@ -186,12 +197,14 @@ def operators_namespace(x):
     )
 
 
+@construct(X)
 def out_arguments(x):
     y = torch.empty(2, 3)
     torch.add(x, 1, out=y)
     return y
 
 
+@construct(X)
 def gradients_off(x):
     with torch.no_grad():
         y = LIN(x)
@@ -208,10 +221,12 @@ def decorated(x):
     return LIN(x)
 
 
+@construct(X)
 def call_decorated(x):
     return decorated(x), LIN(x)
 
 
+@construct(X)
 def left_off(x):
     torch.set_grad_enabled(False)
     y = LIN(x)
@@ -219,6 +234,7 @@ def left_off(x):
     return y
 
 
+@construct(X)
 def gradients_off_with_error(x):
     try:
         with torch.no_grad():
@@ -227,6 +243,7 @@ def gradients_off_with_error(x):
         return LIN(x)
 
 
+@construct(X)
 def inference(x):
     with torch.inference_mode():
         y = x * 2
@@ -234,6 +251,7 @@ def inference(x):
     return y.is_inference() if False else a
 
 
+@construct(X)
 def autocast(x):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = LIN(x)
@@ -246,27 +264,32 @@ def autocast(x):
 AUTOCAST = torch.autocast("cpu", dtype=torch.bfloat16)
 
 
+@construct(X)
 def autocast_object(x):
     with AUTOCAST:
         y = LIN(x)
     return y
 
 
+@construct(X)
 def profiling(x):
     with torch.profiler.record_function("name"), torch.autograd.profiler.record_function("b"), contextlib.nullcontext():
         return x + 1
 
 
+@construct(X)
 def attention_backends(x):
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         return F.scaled_dot_product_attention(x[None], x[None], x[None])
 
 
+@construct(X)
 def detached(x):
     y = LIN(x)
     return y.detach(), y.requires_grad, y.detach().requires_grad, LIN.weight.is_leaf, y.is_leaf, y.data
 
 
+@construct(X)
 def requires_gradient(x):
     y = x.clone().requires_grad_()
     return (y * 2).sum(), y.requires_grad
@@ -280,6 +303,7 @@ def compiling(x):
     )
 
 
+@construct(X)
 def checks(x):
     torch._check(x.shape[0] == 2, lambda: "message")
     torch._assert(x.shape[1] == 3, "three")
@@ -287,14 +311,17 @@ def checks(x):
     return x
 
 
+@construct(X, raises=True)
 def failed_check(x):
     torch._check(x.shape[0] == 3, lambda: f"bad {x.shape[0]}")
 
 
+@construct(X)
 def loss_module(x):
     return nn.CrossEntropyLoss()(x, torch.tensor([0, 1])), nn.Sequential(nn.ReLU(), nn.Tanh())(x)
 
 
+@construct(X)
 def numbers_and_tensors(x):
     return (
         x * math.pi,
@@ -309,12 +336,14 @@ def numbers_and_tensors(x):
     )
 
 
+@construct(X)
 def pytrees(x):
     tree = {"a": [x, (x + 1, 2)], "b": None}
     leaves, spec = torch.utils._pytree.tree_flatten(tree)
     return torch.utils._pytree.tree_map(lambda v: v * 2 if isinstance(v, torch.Tensor) else v, tree), len(leaves)
 
 
+@construct(X)
 def vmapped(x):
     return torch.vmap(lambda v: v * 2 + v.sum())(x)
 
@@ -337,91 +366,6 @@ class Double(torch.autograd.Function):
         return grad * ctx.k + 0 * x, None
 
 
+@construct(X)
 def custom_function(x):
     return Double.apply(LIN(x), 3)
-
-
-CONSTRUCTS = [
-    creation,
-    random,
-    shapes,
-    indexing,
-    writes,
-    write_to_argument,
-    combination,
-    functional,
-    linear_algebra,
-    reductions,
-    types,
-    operators_namespace,
-    out_arguments,
-    gradients_off,
-    call_decorated,
-    left_off,
-    gradients_off_with_error,
-    inference,
-    autocast,
-    autocast_object,
-    profiling,
-    attention_backends,
-    detached,
-    requires_gradient,
-    checks,
-    failed_check,
-    loss_module,
-    numbers_and_tensors,
-    pytrees,
-    vmapped,
-    custom_function,
-]
-
-
-@pytest.mark.parametrize("fn", CONSTRUCTS, ids=lambda fn: fn.__name__)
-def test_construct(fn):
-    check(fn, X)
-
-
-def test_is_compiling_is_true_inside():
-    got = triptych_dynamo.optimize("eager", fullgraph=True)(lambda x: (x, torch.compiler.is_compiling()))(X)
-    assert got[1] is True and not torch.compiler.is_compiling()
-
-
-def test_modes_are_restored():
-    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(gradients_off)
-    compiled(X)
-    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
-    with torch.no_grad():
-        assert [t.requires_grad for t in compiled(X)[:3]] == [False, True, False]
-
-
-def test_warning_is_given():
-    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(warned)
-    for _ in range(2):
-        with pytest.warns(UserWarning, match="careful"):
-            compiled(X)
-
-
-def test_gradient_through_custom_function():
-    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(custom_function)
-    grads = []
-    for run in (compiled, custom_function):
-        LIN.zero_grad()
-        run(X).sum().backward()
-        grads.append(LIN.weight.grad.clone())
-    torch.testing.assert_close(*grads)
-
-
-def test_answers_about_modes_are_guarded():
-    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(
-        lambda x: (torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.flash_sdp_enabled(), x + 1)
-    )
-    before = torch.backends.cuda.flash_sdp_enabled()
-    assert compiled(X)[:2] == (False, before)
-    try:
-        torch.use_deterministic_algorithms(True)
-        torch.backends.cuda.enable_flash_sdp(not before)
-        assert compiled(X)[:2] == (True, not before)
-    finally:
-        torch.use_deterministic_algorithms(False)
-        torch.backends.cuda.enable_flash_sdp(before)
-    assert compiled(X)[:2] == (False, before) and compiled.misses == 2

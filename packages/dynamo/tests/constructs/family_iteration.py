@@ -10,9 +10,8 @@ import itertools
 import math
 import operator
 
-import pytest
 import torch
-from harness import check
+from table import construct
 
 X = torch.arange(6.0).reshape(2, 3)
 
@@ -41,6 +40,7 @@ class ByIndex:
         return 3
 
 
+@construct(X)
 def lazy_builtins(x):
     a = list(zip([1, 2, 3], "ab"))
     b = list(map(lambda u, v: u + v, [1, 2], [3, 4]))
@@ -50,10 +50,12 @@ def lazy_builtins(x):
     return a, b, c, d, e, [t.sum() for t in x], list(zip(*[(1, 2), (3, 4)]))
 
 
+@construct(X, raises=True)
 def zip_strict(x):
     return list(zip([1, 2], [3], strict=True))
 
 
+@construct(X)
 def next_and_sentinel(x):
     it = iter([1, 2])
     got = [next(it), next(it), next(it, "end")]
@@ -61,10 +63,12 @@ def next_and_sentinel(x):
     return got, list(iter(lambda: next(counter), 2)), list(it)
 
 
+@construct(X, raises=True)
 def next_at_the_end(x):
     return next(iter([]))
 
 
+@construct(X)
 def user_iterators(x):
     total = 0
     for i in Countdown(3):
@@ -80,6 +84,7 @@ def user_iterators(x):
     )
 
 
+@construct(X)
 def shared_iterator(x):
     it = iter(range(5))
     first = next(it)
@@ -91,6 +96,7 @@ def shared_iterator(x):
     return first, rest, list(it)
 
 
+@construct(X)
 def list_grows_while_iterated(x):
     items = [1, 2]
     for item in items:
@@ -99,6 +105,7 @@ def list_grows_while_iterated(x):
     return items
 
 
+@construct(X)
 def all_itertools(x):
     i = itertools
     return (
@@ -127,6 +134,7 @@ def all_itertools(x):
     )
 
 
+@construct(X)
 def generators(x):
     def squares(n):
         for i in range(n):
@@ -145,6 +153,7 @@ def generators(x):
     )
 
 
+@construct(X)
 def reductions(x):
     return (
         sum([1, 2], 10),
@@ -162,6 +171,7 @@ def reductions(x):
     )
 
 
+@construct(X)
 def heaps_and_bisect(x):
     heap = [5, 3, 8]
     heapq.heapify(heap)
@@ -170,6 +180,7 @@ def heaps_and_bisect(x):
     return heap, first, heapq.nlargest(2, [1, 5, 3]), bisect.bisect([1, 3, 5], 3), bisect.bisect_left([1, 3, 5], 3)
 
 
+@construct(X)
 def operator_module(x):
     items = [1, 2]
     operator.setitem(items, 0, 9)
@@ -192,6 +203,7 @@ def operator_module(x):
     )
 
 
+@construct(X)
 def partial_functions(x):
     def f(a, b, c=1, *, d=2):
         return a, b, c, d
@@ -211,36 +223,11 @@ def cached_by_name(name):
     return {"a": 1}.get(name)
 
 
+@construct(X)
 def cached_functions(x):
     return cached(2), cached_by_name("a"), x
 
 
+@construct(X, [(1, 2), (3, 4)])
 def iterator_argument_of_lists(x, pairs):
     return [a + b for a, b in pairs], {k: v for k, v in pairs}
-
-
-CONSTRUCTS = [
-    lazy_builtins,
-    zip_strict,
-    next_and_sentinel,
-    next_at_the_end,
-    user_iterators,
-    shared_iterator,
-    list_grows_while_iterated,
-    all_itertools,
-    generators,
-    reductions,
-    heaps_and_bisect,
-    operator_module,
-    partial_functions,
-    cached_functions,
-]
-
-
-@pytest.mark.parametrize("fn", CONSTRUCTS, ids=lambda fn: fn.__name__)
-def test_construct(fn):
-    check(fn, X)
-
-
-def test_pairs():
-    check(iterator_argument_of_lists, X, [(1, 2), (3, 4)])

@@ -8,9 +8,8 @@ import types
 import typing
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque, namedtuple
 
-import pytest
 import torch
-from harness import check
+from table import construct
 
 Point = namedtuple("Point", ["x", "y"])
 
@@ -36,6 +35,7 @@ class MyDict(dict):
 X = torch.arange(6.0).reshape(2, 3)
 
 
+@construct(X)
 def list_methods(x):
     a = [x, 2, 3]
     a.append(4)
@@ -48,6 +48,7 @@ def list_methods(x):
     return a, b, c, a.index(4), a.count(2), len(a), a.copy(), a[1:], a[-1], a[::-1]
 
 
+@construct(X)
 def list_operators(x):
     a = [1, 2] + [3] * 2
     a += [x]
@@ -58,6 +59,7 @@ def list_operators(x):
     return a, [1, 2] == [1, 2], [1, 2] < [1, 3], [1] != [2], 3 in [1, 2, 3], 3 not in [1], [] or "e"
 
 
+@construct(X)
 def list_sort(x):
     a = [3, 1, 2]
     a.sort()
@@ -67,10 +69,12 @@ def list_sort(x):
     return a, b, c, sorted({3: 1, 2: 2}), min(a), max(a, key=lambda v: -v)
 
 
+@construct(X)
 def list_of_tensors_sorted_by_size(x):
     return sorted([x, x[:1], x.view(-1)], key=lambda t: t.shape[0])
 
 
+@construct(X)
 def list_errors(x):
     found = []
     for thunk in (lambda: [][0], lambda: [].pop(), lambda: [1].remove(2), lambda: [1].index(5), lambda: [1] < ["a"]):
@@ -81,24 +85,28 @@ def list_errors(x):
     return found, x
 
 
+@construct(X, [1, 2])
 def list_argument(x, items):
     items.append(x)
     items[0] = "changed"
     return items, items is items
 
 
+@construct(X, [1, 2])
 def list_aliases(x, items):
     other = items
     other.append(1)
     return len(items), items, other
 
 
+@construct(X, [[1], {"k": 0}])
 def list_nested(x, items):
     items[0].append(x.sum())
     items[1]["k"] = items[0]
     return items
 
 
+@construct(X, [1, 2])
 def list_copy_is_new(x, items):
     a = items.copy()
     b = list(items)
@@ -109,6 +117,7 @@ def list_copy_is_new(x, items):
     return items, a, b, c, a is items
 
 
+@construct(X)
 def tuples(x):
     a = (1, x, "s")
     b = a + (4,)
@@ -127,6 +136,7 @@ def tuples(x):
     )
 
 
+@construct(X)
 def named_tuples(x):
     p = Point(x, y=2)
     q = p._replace(y=3)
@@ -134,37 +144,44 @@ def named_tuples(x):
     return p, q, p.x, q[1], p._fields, p._asdict(), Point._make([1, 2]), isinstance(p, tuple), b, p == p
 
 
+@construct(X)
 def typed_named_tuple(x):
     t = Typed(3)
     return t, t.total(), t._replace(b=x), Typed(1, 2) == Typed(1, 2)
 
 
+@construct(X, Point(X, 2))
 def named_tuple_argument(x, p):
     return p.x + x, p._replace(y=1), p[1]
 
 
+@construct(X)
 def sizes(x):
     s = x.shape
     return s, s[0], s[1:], s + (3,), (1, *s), list(s), s.numel(), len(s), s == (2, 3), torch.Size([1, 2]), x.view(s)
 
 
+@construct(X)
 def result_tuples(x):
     m = x.max(dim=1)
     values, indices = torch.sort(x, dim=1, descending=True)
     return m.values, m.indices, m[0], values, indices, torch.topk(x, 2)
 
 
+@construct(X)
 def list_subclass(x):
     a = MyList([1, 2])
     a.append(x)
     return a, a.head(), len(a), isinstance(a, list)
 
 
+@construct(X, MyList([1]))
 def list_subclass_argument(x, a):
     a.append(x)
     return a.head(), a
 
 
+@construct(X)
 def dict_methods(x):
     d = {"a": 1, "b": x}
     d["c"] = 3
@@ -184,6 +201,7 @@ def dict_methods(x):
     return d, got, last, list(d), list(d.values()), list(d.items()), len(d), "b" in d, "zz" in d, dict.fromkeys("ab", 0)
 
 
+@construct(X)
 def dict_operators(x):
     a = {"x": 1} | {"y": x}
     a |= {"z": 2}
@@ -199,11 +217,13 @@ def dict_operators(x):
     )
 
 
+@construct(X)
 def dict_order_and_keys(x):
     d = {3: "c", 1: "a", (1, 2): "t", None: "n", True: "overwrites 1"}
     return d, list(d), list(reversed(d)), d[1], max(k for k in d if isinstance(k, int))
 
 
+@construct(X)
 def dict_views(x):
     d = {"a": 1, "b": 2}
     keys = d.keys()
@@ -220,6 +240,7 @@ def dict_views(x):
     )
 
 
+@construct(X)
 def dict_errors(x):
     found = []
     for thunk in (lambda: {}["k"], lambda: {}.pop("k"), lambda: {}.popitem(), lambda: {[]: 1}):
@@ -230,12 +251,14 @@ def dict_errors(x):
     return found
 
 
+@construct(X, raises=True)
 def dict_changed_while_iterated(x):
     d = {"a": 1}
     for key in d:
         d[key + "x"] = 2
 
 
+@construct(X, {"k": 1, "gone": 2, "z": X})
 def dict_argument(x, d):
     d["new"] = x
     d["k"] = d["k"] + 1
@@ -244,17 +267,20 @@ def dict_argument(x, d):
     return d.get("absent"), "k" in d, len(d)
 
 
+@construct(X, {"k": 1})
 def dict_argument_cleared(x, d):
     d.clear()
     d["only"] = 1
     return d
 
 
+@construct(X)
 def dict_missing(x):
     d = MyDict(a=1)
     return d["a"], d["q"], d.get("q"), d, len(d)
 
 
+@construct(X)
 def ordered_dict(x):
     d = OrderedDict([("a", 1), ("b", x), ("c", 3)])
     d.move_to_end("a")
@@ -263,12 +289,14 @@ def ordered_dict(x):
     return d, first, OrderedDict(a=1) == OrderedDict(a=1), list(reversed(d))
 
 
+@construct(X, OrderedDict(a=1, b=2))
 def ordered_dict_argument(x, d):
     d.move_to_end("a")
     d["z"] = 1
     return d
 
 
+@construct(X)
 def default_dict(x):
     d = defaultdict(list)
     d["a"].append(x)
@@ -279,11 +307,13 @@ def default_dict(x):
     return d, dict(c), d["a"], "zz" in d
 
 
+@construct(X, defaultdict(list, k=[1]))
 def default_dict_argument(x, d):
     d["k"].append(x)
     return d
 
 
+@construct(X)
 def counter(x):
     c = Counter("abca")
     c.update("bb")
@@ -291,17 +321,20 @@ def counter(x):
     return c, c.most_common(1), c["none"], sum(c.values()), Counter(a=1) + Counter(a=2, b=1), list(c.elements())
 
 
+@construct(X)
 def chain_map(x):
     c = ChainMap({"a": 1}, {"a": 2, "b": 3})
     c["n"] = 4
     return c["a"], c["b"], len(c), dict(c), c.maps
 
 
+@construct(X)
 def mapping_proxy(x):
     p = types.MappingProxyType({"a": 1})
     return p["a"], len(p), list(p), p.get("b"), "a" in p
 
 
+@construct(X)
 def sets(x):
     s = {1, 2, 3}
     s.add(4)
@@ -325,6 +358,7 @@ def sets(x):
     )
 
 
+@construct(X)
 def set_algebra(x):
     s = {1, 2}
     return (
@@ -337,18 +371,21 @@ def set_algebra(x):
     )
 
 
+@construct(X)
 def set_order(x):
     s = {30, 1, 2}
     s.add(0)
     return list(s), [i for i in {5, 3, 4}], max(frozenset((9, 8))), list({7, 6} | {1}), sorted({"b", "a"}), s.pop()
 
 
+@construct(X, {"a", "b"})
 def set_argument(x, s):
     s.add("new")
     s.discard("a")
     return "b" in s, len(s)
 
 
+@construct(X)
 def deques(x):
     d = deque([1, 2, 3], maxlen=3)
     d.append(x)
@@ -361,12 +398,14 @@ def deques(x):
     return d, d.maxlen, e, popped, list(d)[0], len(e), 2 in e, e[0]
 
 
+@construct(X, deque([1, 2, 3]))
 def deque_argument(x, d):
     d.append(x)
     d.popleft()
     return len(d)
 
 
+@construct(X)
 def ranges(x):
     r = range(1, 10, 3)
     return (
@@ -385,11 +424,13 @@ def ranges(x):
     )
 
 
+@construct(X)
 def slices(x):
     s = slice(1, None, 2)
     return [0, 1, 2, 3][s], x[:, s], s.start, s.indices(4), "abcdef"[s], x[..., 0], x[None, 1:, :2].shape
 
 
+@construct(X)
 def strings(x):
     a = "abc,def"
     return (
@@ -411,6 +452,7 @@ def strings(x):
     )
 
 
+@construct(X)
 def unpacking(x):
     a, (b, *c), d = 1, (2, 3, 4), [5]
     *e, f = "xyz"
@@ -418,6 +460,7 @@ def unpacking(x):
     return a, b, c, d, e, f, g, {**{"a": 1}, **{"b": 2}}, (*c,)
 
 
+@construct(X)
 def comprehension(x):
     return (
         [i * j for i in range(3) for j in range(i) if i != j],
@@ -427,117 +470,14 @@ def comprehension(x):
     )
 
 
+@construct(X)
 def user_dict(x):
     u = collections.UserDict(a=1)
     u["b"] = x
     return u["a"], len(u), "b" in u, dict(u)
 
 
-NO_ARGUMENTS = [
-    list_methods,
-    list_operators,
-    list_sort,
-    list_of_tensors_sorted_by_size,
-    list_errors,
-    tuples,
-    named_tuples,
-    typed_named_tuple,
-    sizes,
-    result_tuples,
-    list_subclass,
-    dict_methods,
-    dict_operators,
-    dict_order_and_keys,
-    dict_views,
-    dict_errors,
-    dict_changed_while_iterated,
-    dict_missing,
-    ordered_dict,
-    default_dict,
-    counter,
-    chain_map,
-    mapping_proxy,
-    sets,
-    set_order,
-    set_algebra,
-    deques,
-    ranges,
-    slices,
-    strings,
-    unpacking,
-    comprehension,
-    user_dict,
-]
-WITH_ARGUMENTS = [
-    (list_argument, ([1, 2],)),
-    (list_aliases, ([1, 2],)),
-    (list_nested, ([[1], {"k": 0}],)),
-    (list_copy_is_new, ([1, 2],)),
-    (named_tuple_argument, (Point(X, 2),)),
-    (list_subclass_argument, (MyList([1]),)),
-    (dict_argument, ({"k": 1, "gone": 2, "z": X},)),
-    (dict_argument_cleared, ({"k": 1},)),
-    (ordered_dict_argument, (OrderedDict(a=1, b=2),)),
-    (default_dict_argument, (defaultdict(list, k=[1]),)),
-    (set_argument, ({"a", "b"},)),
-    (deque_argument, (deque([1, 2, 3]),)),
-]
-
-
-@pytest.mark.parametrize("fn", NO_ARGUMENTS, ids=lambda fn: fn.__name__)
-def test_construct(fn):
-    check(fn, X)
-
-
-@pytest.mark.parametrize(("fn", "args"), WITH_ARGUMENTS, ids=lambda item: getattr(item, "__name__", ""))
-def test_construct_on_argument(fn, args):
-    check(fn, X, *args)
-
-
-def test_identity_of_arguments_is_kept():
-    def fn(x, items, mapping):
-        items.append(x)
-        mapping["items"] = items
-        return mapping, items
-
-    items, mapping = [], {}
-    got_mapping, got_items = check_identity(fn, items, mapping)
-    assert got_items is items and got_mapping is mapping and mapping["items"] is items
-
-
 def check_identity(fn, *args):
     import triptych_dynamo
 
     return triptych_dynamo.optimize("eager", fullgraph=True)(fn)(X, *args)
-
-
-def test_swapped_items_are_replayed_from_the_old_state():
-    def fn(x, a, b):
-        a[0], b[0] = b[0], a[0]
-        return x
-
-    check(fn, X, [[1]], [[2]])
-
-
-def test_a_list_that_is_only_added_to_is_not_guarded():
-    import triptych_dynamo
-
-    def fn(x, log):
-        log.append(x.shape[0])
-        log.extend([1, 2])
-        return x + 1
-
-    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(fn)
-    log, expected = [], []
-    for _ in range(3):
-        assert torch.equal(compiled(X, log), fn(X, expected))
-    assert log == expected and len(compiled.entries) == 1
-
-
-def test_truth_of_a_list_is_guarded_without_its_length():
-    import triptych_dynamo
-
-    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(lambda x, items: x + 1 if items else x - 1)
-    for items in ([1], [1, 2], [], [3]):
-        assert torch.equal(compiled(X, items), X + 1 if items else X - 1)
-    assert len(compiled.entries) == 2

@@ -7,16 +7,16 @@ import functools
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 
-import pytest
 import torch
 import triptych_dynamo
-from harness import check_broken
-from test_classes import Child, Color, Data, Output, Plain, Slotted
+from specimens import Child, Color, Data, Output, Plain, Slotted
+from table import construct
 
 X = torch.arange(6.0).reshape(2, 3)
 Point = namedtuple("Point", "x y")
 
 
+@construct(X, breaks="explicit")
 def containers(x):
     a = [x, 1]
     b = {"k": a, "t": (x * 2, a)}
@@ -29,12 +29,14 @@ def containers(x):
     return a, b, c, d, e, f, g, h, i, b["k"] is a, x.shape
 
 
+@construct(X, breaks="explicit")
 def ranges_and_slices(x):
     r, s = range(2, 8, 2), slice(1, None)
     triptych_dynamo.graph_break()
     return list(r), x[s]
 
 
+@construct(X, breaks="explicit")
 def iterators(x):
     a, b, c = iter([1, 2, 3]), enumerate("abc", 4), zip([1, 2], "xy")
     d, e, f = map(lambda v: v * 2, [1, 2]), filter(None, [0, 1]), reversed([1, 2, 3])
@@ -44,6 +46,7 @@ def iterators(x):
     return [list(it) for it in (a, b, c, d, e, f, g, h)]
 
 
+@construct(X, breaks="explicit")
 def objects(x):
     p, q = Plain(x), Child(x * 2)
     p.friend = q
@@ -56,6 +59,7 @@ def objects(x):
     return p, q, s.b[0] is p, d, d.a is p, o, o[0], s.a
 
 
+@construct(X, breaks="explicit")
 def cyclic_objects(x):
     a, b = Plain(1), Plain(x)
     a.other, b.other = b, a
@@ -63,6 +67,7 @@ def cyclic_objects(x):
     return a.other.a, b.other is a
 
 
+@construct(X, breaks="explicit")
 def functions(x):
     total = 0
 
@@ -78,12 +83,14 @@ def functions(x):
     return total, add(1), bound(2), (lambda v: v + total)(1)
 
 
+@construct(X, breaks="explicit")
 def constants(x):
     c, t, dt, dev = Color.RED, Plain, torch.float32, x.device
     triptych_dynamo.graph_break()
     return c, t, dt, dev, c.next(), x.to(dt)
 
 
+@construct(X, breaks="explicit")
 def exceptions(x):
     try:
         raise ValueError("a", 1)
@@ -93,6 +100,7 @@ def exceptions(x):
     return kept.args, type(kept).__name__
 
 
+@construct(X, breaks="explicit")
 def references(x):
     p = Plain(1)
     r, i = weakref.ref(p), id(p)
@@ -100,6 +108,7 @@ def references(x):
     return r() is p, i == id(p)
 
 
+@construct(X, breaks="explicit")
 def loop(x):
     log = []
     for i in range(3):
@@ -109,6 +118,7 @@ def loop(x):
     return x, log
 
 
+@construct(X, breaks="explicit")
 def managers(x):
     with contextlib.nullcontext(3) as v, torch.no_grad():
         y = x * v
@@ -117,6 +127,7 @@ def managers(x):
     return z
 
 
+@construct(X, [1], Plain(2), breaks="explicit")
 def mutated_argument(x, items, p):
     items.append(x)
     p.a = 5
@@ -124,27 +135,3 @@ def mutated_argument(x, items, p):
     items.append(p.a)
     p.b = items
     return p.b is items
-
-
-CONSTRUCTS = [
-    containers,
-    ranges_and_slices,
-    iterators,
-    objects,
-    cyclic_objects,
-    functions,
-    constants,
-    exceptions,
-    references,
-    loop,
-    managers,
-]
-
-
-@pytest.mark.parametrize("fn", CONSTRUCTS, ids=lambda fn: fn.__name__)
-def test_construct(fn):
-    check_broken(fn, X)
-
-
-def test_changed_arguments():
-    check_broken(mutated_argument, X, [1], Plain(2))

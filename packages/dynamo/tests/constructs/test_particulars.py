@@ -1,0 +1,140 @@
+"""What single rows of the table do beside their results: nodes that they mark, modes that they restore, guards that they set."""
+
+from __future__ import annotations
+
+import functools
+import logging
+
+import family_libraries
+import family_objects
+import family_operations
+import pytest
+import torch
+import triptych_dynamo
+from observe import Seen, assert_same_outcome
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def test_cyclic_objects_are_rebuilt():
+    first, second = triptych_dynamo.optimize("eager", fullgraph=True)(family_objects.objects_that_refer_to_each_other)(X)
+    assert first and second.other.other is second
+
+def test_identity_of_arguments_is_kept():
+    def fn(x, items, mapping):
+        items.append(x)
+        mapping["items"] = items
+        return mapping, items
+
+    items, mapping = [], {}
+    got_mapping, got_items = triptych_dynamo.optimize("eager", fullgraph=True)(fn)(X, items, mapping)
+    assert got_items is items and got_mapping is mapping and mapping["items"] is items
+
+
+def test_swapped_items_are_replayed_from_the_old_state():
+    def fn(x, a, b):
+        a[0], b[0] = b[0], a[0]
+        return x
+
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(fn)
+    for _ in range(2):
+        assert_same_outcome(Seen(compiled, (X, [[1]], [[2]])), Seen(fn, (X, [[1]], [[2]])))
+
+
+def test_a_list_that_is_only_added_to_is_not_guarded():
+    def fn(x, log):
+        log.append(x.shape[0])
+        log.extend([1, 2])
+        return x + 1
+
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(fn)
+    log, expected = [], []
+    for _ in range(3):
+        assert torch.equal(compiled(X, log), fn(X, expected))
+    assert log == expected and len(compiled.entries) == 1
+
+
+def test_truth_of_a_list_is_guarded_without_its_length():
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(lambda x, items: x + 1 if items else x - 1)
+    for items in ([1], [1, 2], [], [3]):
+        assert torch.equal(compiled(X, items), X + 1 if items else X - 1)
+    assert len(compiled.entries) == 2
+
+def test_checkpoint_marks_its_nodes():
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm
+
+    triptych_dynamo.optimize(backend, fullgraph=True)(family_libraries.checkpointed)(X)
+    assert any(node.meta.get("recompute") == 1 for node in graphs[0].graph.nodes)
+
+
+def test_cached_function_speaks_once(caplog):
+    @functools.lru_cache
+    def say_once(logger, text):
+        logger.warning(text)
+
+    def fn(x):
+        say_once(family_libraries.LOG, "once")
+        return x + 1
+
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(fn)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            compiled(X)
+    assert [record.message for record in caplog.records] == ["once"]
+
+def test_is_compiling_is_true_inside():
+    got = triptych_dynamo.optimize("eager", fullgraph=True)(lambda x: (x, torch.compiler.is_compiling()))(X)
+    assert got[1] is True and not torch.compiler.is_compiling()
+
+
+def test_modes_are_restored():
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(family_operations.gradients_off)
+    compiled(X)
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+    with torch.no_grad():
+        assert [t.requires_grad for t in compiled(X)[:3]] == [False, True, False]
+
+
+def test_warning_is_given():
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(family_operations.warned)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="careful"):
+            compiled(X)
+
+
+def test_gradient_through_custom_function():
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(family_operations.custom_function)
+    grads = []
+    for run in (compiled, family_operations.custom_function):
+        family_operations.LIN.zero_grad()
+        run(X).sum().backward()
+        grads.append(family_operations.LIN.weight.grad.clone())
+    torch.testing.assert_close(*grads)
+
+
+def test_answers_about_modes_are_guarded():
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(
+        lambda x: (torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.flash_sdp_enabled(), x + 1)
+    )
+    before = torch.backends.cuda.flash_sdp_enabled()
+    assert compiled(X)[:2] == (False, before)
+    try:
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cuda.enable_flash_sdp(not before)
+        assert compiled(X)[:2] == (True, not before)
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cuda.enable_flash_sdp(before)
+    assert compiled(X)[:2] == (False, before) and compiled.misses == 2
+
+def test_level_is_left_after_an_error():
+    def fails(x):
+        return torch.vmap(lambda v: v @ torch.ones(7))(x)
+
+    with pytest.raises(RuntimeError, match="size|dimension|shape"):
+        triptych_dynamo.optimize("eager")(fails)(X)
+    assert torch._C._functorch.maybe_current_level() is None
