@@ -6,6 +6,7 @@ import pytest
 import torch
 import triptych
 from torch import nn
+from triptych import backend_table
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +59,17 @@ def compile_with(front, back, model):
     return triptych.compile(model, backend=backend, fullgraph=True)
 
 
+# Every backend of ours that runs graphs whole and right, and partners as far as their packages are installed here.
+WRONG_ON_PURPOSE = "TESTING_ONLY"
+NO_GRADIENTS = {"openvino", "onnxrt", "tvm", "tensorrt"}
+
+
+def backends():
+    names = set(triptych.compiler.list_backends(())) - {"cudagraphs"}
+    rows = {name: backend_table.find(name) for name in names if WRONG_ON_PURPOSE not in name}
+    return sorted(name for name, row in rows.items() if row is None or not row[1].missing)
+
+
 PAIRS = [(front, back) for front in ("ours", "torch") for back in OURS if (front, back) != ("torch", "torch")]
 
 
@@ -70,3 +82,20 @@ def test_pairing(front, back):
     compiled = compile_with(front, back, model)
     for _ in range(2):
         torch.testing.assert_close(step(compiled, model), step(plain, plain), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", backends())
+def test_every_backend_under_our_front_end(name):
+    torch.manual_seed(0)
+    model = Small()
+    plain = copy.deepcopy(model)
+    if name in NO_GRADIENTS:
+        model.eval(), plain.eval()
+    compiled = triptych.compile(model, backend=name, fullgraph=True)
+    with torch.set_grad_enabled(name not in NO_GRADIENTS):
+        for _ in range(2):
+            if name in NO_GRADIENTS:
+                images, ids = torch.randn(2, 3, 6, 6), torch.tensor([3, 7])
+                torch.testing.assert_close(compiled(images, ids), plain(images, ids), rtol=1e-3, atol=1e-4)
+            else:
+                torch.testing.assert_close(step(compiled, model), step(plain, plain), rtol=1e-4, atol=1e-5)

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from aot_testing import check_against_eager, grad, plain
-from triptych_aot_autograd import default_partition, min_cut_partition
+from triptych_aot_autograd import aot_function, default_partition, min_cut_partition
 
 
 def no_grad_view(x):
@@ -104,3 +104,17 @@ PROGRAMS = {
 def test_program(name, partition_fn):
     fn, *makers = PROGRAMS[name]
     check_against_eager(fn, *makers, partition_fn=partition_fn)
+
+
+def test_attention_is_not_taken_apart_where_its_backward_needs_it_whole():
+    from torch._decomp import core_aten_decompositions
+
+    def attention(x):
+        q, k, v = (t.reshape(2, 9, 2, 4).transpose(1, 2) for t in x.chunk(3, -1))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v).square().sum()
+
+    x = torch.randn(2, 9, 24, requires_grad=True)
+    compiled = aot_function(attention, lambda graph, inputs: graph, decompositions=core_aten_decompositions())
+    torch.testing.assert_close(
+        torch.autograd.grad(compiled(x), x)[0], torch.autograd.grad(attention(x), x)[0], rtol=1e-4, atol=1e-5
+    )

@@ -299,3 +299,7 @@ def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any
         return apply(*args) if transforms_active() else direct(*args)
 
     return run
+
+
+FORWARD_ONLY_DECOMPOSITIONS = frozenset({torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default})
+"""Ops whose decomposition in torch gives the right result and wrong numbers for what their backward is to get."""

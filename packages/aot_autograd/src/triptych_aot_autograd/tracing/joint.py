@@ -90,6 +90,9 @@ class _JointTracer:
         overlap = overlapping_inputs(request.inputs)
         # Without gradients to give, the function may still take gradients of its own.
         differentiates = torch.is_grad_enabled() and request.grad is not False
+        if differentiates:
+            for op in compat.FORWARD_ONLY_DECOMPOSITIONS & self.recorder.decompositions.keys():
+                del self.recorder.decompositions[op]
         with torch.set_grad_enabled(differentiates), self.recorder, FunctionRules():
             outputs = self._run(inputs)
         with torch.no_grad(), compat.below_autograd():

@@ -57,7 +57,7 @@ class Recorder(compat.TorchDispatchMode):
         self.metadata = Metadata(self.facts, fake_mode)
         self.provenance = Provenance()
         self.symbols = SymbolTable(self.graph)
-        self.decompositions = decompositions or {}
+        self.decompositions = dict(decompositions or {})
         self.constants: dict[str, torch.Tensor] = {}
         self.ops = 0
         self._constant_of: dict[int, TracedTensor] = {}
