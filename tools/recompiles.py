@@ -1,4 +1,6 @@
-"""How often programs whose sizes and numbers change are compiled, here and by torch.compile: `python -m tools.recompiles`.
+"""How often programs whose sizes and numbers change are compiled, here and by torch.compile.
+
+`python -m tools.recompiles` prints the table.
 
 One row a program: graphs handed to a backend that runs them as they are, over all its calls.
 """
