@@ -6,10 +6,12 @@ import dataclasses
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
+
 from tests.dynamic.rows import Row, rows, run
 from tests.dynamic.test_data_dependent import SCALARS, SELECTIONS
 from tests.dynamic.test_numbers import ARGUMENTS
-from torch.utils import _pytree as pytree
+
 
 pytestmark = pytest.mark.gpu
 # Failed checks on a device end its context, and what is raised in eager differs there.

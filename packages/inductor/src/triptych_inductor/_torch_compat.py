@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import sympy
 import torch
 from torch._decomp import decomposition_table as decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
@@ -25,8 +26,10 @@ def symbol_hints(values: Iterable[Any]) -> dict[Any, int]:
             else [value]
         )
         for number in numbers:
-            if isinstance(number, torch.SymInt) and number.node.expr.is_Symbol and number.node.has_hint():
-                hints[number.node.expr] = int(number.node.hint)
+            if isinstance(number, torch.SymInt) and number.node.expr.is_Symbol:
+                typical = number.node.hint if number.node.has_hint() else _typical(number)
+                if typical is not None:
+                    hints[expression(number)] = int(typical)
     return hints
 
 
@@ -41,12 +44,29 @@ def free_symbols(value: Any) -> set[Any]:
         return set().union(*[free_symbols(number) for number in numbers if type(number) is not int])
     if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return set()
-    return value.node.expr.free_symbols | written_expression(value).free_symbols
+    return expression(value).free_symbols | written_expression(value).free_symbols
 
 
 def written_expression(number: Any) -> Any:
     """A symbolic number's expression as the program wrote it: without what checks have shown to be equal."""
-    return number.node._expr
+    return _sized(number.node._expr, number.node.shape_env)
+
+
+def expression(number: Any) -> Any:
+    """A symbolic number's expression. Symbols that are known not to be negative say so, which index algebra needs."""
+    return _sized(number.node.expr, number.node.shape_env)
+
+
+def _sized(expr: Any, shape_env: Any) -> Any:
+    ranges = getattr(shape_env, "var_to_range", {})
+    vague = [s for s in expr.free_symbols if s.is_integer and s.is_nonnegative is None and s in ranges]
+    known = {s: sympy.Symbol(s.name, integer=True, nonnegative=True) for s in vague if ranges[s].lower >= 0}
+    return expr.xreplace(known) if known else expr
+
+
+def _typical(number: Any) -> Any:
+    """What the user said of a size that has no value while compiling."""
+    return getattr(number.node.shape_env, "var_to_hint_override", {}).get(number.node.expr)
 
 
 def detect_fake_mode(values: Iterable[Any]) -> FakeTensorMode | None:

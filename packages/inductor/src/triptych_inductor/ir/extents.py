@@ -11,6 +11,8 @@ from typing import Any
 import sympy
 import torch
 
+from triptych_inductor._torch_compat import expression
+
 Extent = Any  # int | sympy.Expr
 
 
@@ -23,7 +25,7 @@ def as_extent(value: Any) -> Extent:
     if type(value) is int:
         return value
     if isinstance(value, torch.SymInt):
-        value = value.node.expr
+        value = expression(value)
     if isinstance(value, sympy.Expr):
         return int(value) if value.is_Integer else value
     return int(value)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from triptych_inductor._torch_compat import written_expression
+from triptych_inductor._torch_compat import expression, written_expression
 from triptych_inductor.ir.extents import as_extents
 from triptych_inductor.ir.nodes import Buffer, Strided, leaves, map_leaves
 from triptych_inductor.ir.tensors import LazyTensor
@@ -66,7 +66,7 @@ def lower_fallback(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any], 
     )
     for value_ in values:
         if isinstance(value_, torch.SymFloat):
-            ctx.builder.number(value_.node.expr)
+            ctx.builder.number(expression(value_))
     name = str(target)
     if counted:
         ctx.builder.graph.fallbacks[name] = ctx.builder.graph.fallbacks.get(name, 0) + 1
@@ -85,7 +85,7 @@ def _number(value: Any) -> Any:
     """A non-tensor result: the expression of its symbol, or the plain value."""
     if isinstance(value, torch.SymBool):
         return written_expression(value)
-    return value.node.expr if isinstance(value, (torch.SymInt, torch.SymFloat)) else value
+    return expression(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else value
 
 
 def _is_ordered(target: Any) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
-from triptych_inductor._torch_compat import free_symbols, symbol_hints, written_expression
+from triptych_inductor._torch_compat import expression, free_symbols, symbol_hints, written_expression
 from triptych_inductor.backends import CODE_GENERATORS
 from triptych_inductor.errors import InductorError, LoweringError
 from triptych_inductor.ir.alignment import room_for
@@ -65,7 +65,7 @@ class GraphLowering:
             self.graph.inputs.append(buffer)
             return self.builder.of_buffer(buffer)
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            expr = value.node.expr
+            expr = expression(value)
             self.graph.inputs.append(expr if isinstance(expr, sympy.Symbol) else None)
             if isinstance(value, torch.SymFloat) and isinstance(expr, sympy.Symbol):
                 self.builder.number(expr, self._main_device())
@@ -129,7 +129,8 @@ class GraphLowering:
     def _number(self, value: Any) -> Any:
         """The expression of a float or bool; a condition as it was written, for it is what a check asks."""
         written = written_expression(value)
-        return written if isinstance(value, torch.SymBool) and written.free_symbols <= self.symbols else value.node.expr
+        as_written = isinstance(value, torch.SymBool) and written.free_symbols <= self.symbols
+        return written if as_written else expression(value)
 
     def _arguments(self, node: FxNode) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args = torch.fx.node.map_arg(node.args, self.env.__getitem__)
@@ -225,7 +226,7 @@ def _plain(structure: Any) -> Any:
     if isinstance(structure, torch.SymInt):
         return as_extent(structure)
     if isinstance(structure, (torch.SymFloat, torch.SymBool)):
-        return structure.node.expr
+        return expression(structure)
     return structure
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from triptych_inductor.ir.extents import contiguous_strides, is_dense
+from triptych_inductor.ir.extents import as_extent, contiguous_strides, is_dense
 from triptych_inductor.ir.tensors import LazyTensor, compute_dtype
 from triptych_inductor.loops.table import SCANS
 from triptych_inductor.lowering.common import full, to_dtype
@@ -19,7 +19,7 @@ aten = torch.ops.aten
 def _strides(ctx: Context, x: LazyTensor) -> tuple[Any, ...]:
     """Strides of the results: those of eager's where they are dense."""
     value = ctx.expected[0] if isinstance(ctx.expected, (tuple, list)) else ctx.expected
-    wanted = tuple(s.node.expr if isinstance(s, torch.SymInt) else s for s in value.stride())
+    wanted = tuple(as_extent(s) for s in value.stride())
     return wanted if is_dense(x.size, wanted) else contiguous_strides(x.size)
 
 
