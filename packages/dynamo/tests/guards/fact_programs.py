@@ -515,6 +515,7 @@ def threads():
 
 
 mode("gradient_mode", torch.no_grad, lambda x, weight: x * weight, threads)
+mode("gradient_mode_that_is_read", torch.no_grad, lambda x, weight: x + (1 if torch.is_grad_enabled() else 2))
 mode("inference_mode", torch.inference_mode, lambda x, weight: (x * weight).detach())
 mode("autocast", lambda: torch.autocast("cpu", dtype=torch.bfloat16), lambda x, weight: x @ x.T + weight.sum())
 mode(

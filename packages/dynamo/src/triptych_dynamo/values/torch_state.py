@@ -91,6 +91,7 @@ _CHANGEABLE: dict[str, str | None] = {
     "math_sdp_enabled": None,
     "mem_efficient_sdp_enabled": None,
 }
+_ABOUT_GRADIENTS = frozenset({"is_grad_enabled", "is_inference_mode_enabled", "_is_fwd_grad_enabled"})
 _CHANGEABLE_STEMS = ("_get_cudnn", "_get_cublas", "_get_mkldnn", "_get_nnpack", "_get_sdp")
 
 
@@ -107,6 +108,7 @@ class SameAnswer:
 
 def _guard_answer(tx: Frame, function: Any, arguments: list[Value], answer: Value) -> None:
     name = function.__name__
+    tx.trace.autograd_read |= name in _ABOUT_GRADIENTS
     changeable = name in _CHANGEABLE or name.startswith(_CHANGEABLE_STEMS) or name.endswith("_sdp_enabled")
     if not changeable or tx.trace.undo or not answer.is_constant():
         return
@@ -230,6 +232,7 @@ for _setter, _getter in _SWITCHES:
 def _set_grad_enabled(tx: Frame, mode: Value, /) -> Value:
     """Really set while tracing, and a node of the graph; setting what is set already is neither."""
     wanted = mode.truth(tx)
+    tx.trace.autograd_read = True
     if wanted != torch.is_grad_enabled():
         tx.call_graph(set_grad_enabled, [tx.constant(wanted)])
     return none(tx)
