@@ -12,7 +12,6 @@ from tests.dynamic.rows import Row, rows, run
 from tests.dynamic.test_data_dependent import SCALARS, SELECTIONS
 from tests.dynamic.test_numbers import ARGUMENTS
 
-
 pytestmark = pytest.mark.gpu
 # Failed checks on a device end its context, and what is raised in eager differs there.
 _LEFT_OUT = ("checked-out-of-bounds", "tensor-asserted", "asserted", "split", "single", "bool", "dropout")
