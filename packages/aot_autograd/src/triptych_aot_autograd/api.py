@@ -311,7 +311,9 @@ def _compile_graph(
     def run(inputs: Sequence[Any], recorder: Recorder) -> list[Any]:
         nonlocal spec
         attributes = dict(zip(held, inputs[count:], strict=True))
-        flat, spec = tree_flatten(run_graph(gm, inputs[:count], recorder.provenance, attributes, control_flow.runner(recorder)))
+        flat, spec = tree_flatten(
+            run_graph(gm, inputs[:count], recorder.provenance, attributes, control_flow.runner(recorder))
+        )
         return flat
 
     def eager(inputs: Sequence[Any]) -> list[Any]:

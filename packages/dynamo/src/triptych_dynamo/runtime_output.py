@@ -1,4 +1,4 @@
-"""What the code behind a graph calls in place of a program's own output: texts that were known, warnings at their place."""
+"""What the code behind a graph calls in place of a program's own output: known texts, warnings at their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of tensors that graphs and the code behind them call at run time: leaves made by a program, spent gradients."""
+"""Functions of tensors that graphs and the code behind them call: leaves that a program made, spent gradients."""
 
 from __future__ import annotations
 

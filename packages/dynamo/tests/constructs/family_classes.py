@@ -1,4 +1,4 @@
-# ruff: noqa: UP003
+# ruff: noqa: UP003, UP042
 """Classes made and used inside a program: bodies, metaclasses, descriptors, dataclasses, enumerations."""
 
 from __future__ import annotations
@@ -47,7 +47,15 @@ def class_body_inside(x):
             return cls(v)
 
     made = Local.make(x)
-    return made.scaled(), made.half, Local.static(1), Local.table, Local.__name__, Local.__doc__, isinstance(made, Local)
+    return (
+        made.scaled(),
+        made.half,
+        Local.static(1),
+        Local.table,
+        Local.__name__,
+        Local.__doc__,
+        isinstance(made, Local),
+    )
 
 
 @construct(X)
@@ -222,7 +230,15 @@ class WithMeta(metaclass=Meta):
 @construct(X)
 def metaclass_protocols(x):
     made = WithMeta(x)
-    return made.finished, WithMeta["k"], len(WithMeta), 1 in WithMeta, list(WithMeta), isinstance(5, WithMeta), WithMeta.shout
+    return (
+        made.finished,
+        WithMeta["k"],
+        len(WithMeta),
+        1 in WithMeta,
+        list(WithMeta),
+        isinstance(5, WithMeta),
+        WithMeta.shout,
+    )
 
 
 class Countable(abc.ABC):
@@ -709,7 +725,13 @@ class Switch:
 
 @construct(X, Switch())
 def identity_of_singletons(x, switch):
-    return switch.on is True, switch.off is False, switch.none is None, switch.off is not True, (switch.on, 1)[0] is True
+    return (
+        switch.on is True,
+        switch.off is False,
+        switch.none is None,
+        switch.off is not True,
+        (switch.on, 1)[0] is True,
+    )
 
 
 class Number_(int):
@@ -742,4 +764,14 @@ class Kept(frozenset):
 
 @construct(X)
 def instances_of_builtin_subclasses(x):
-    return Number_(5), Number_(5) + 1, Pair(x).total, Pair(1), Text_("abc"), Text_("a").upper(), Items([1, x]), Items(), Kept([1, 2])
+    return (
+        Number_(5),
+        Number_(5) + 1,
+        Pair(x).total,
+        Pair(1),
+        Text_("abc"),
+        Text_("a").upper(),
+        Items([1, x]),
+        Items(),
+        Kept([1, 2]),
+    )

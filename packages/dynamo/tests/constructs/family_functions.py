@@ -90,7 +90,13 @@ def nested_groups(x):
     inner = ExceptionGroup("inner", [ValueError("a"), TypeError("b")])
     outer = ExceptionGroup("outer", [inner, OSError("c")])
     matched, rest = outer.split(ValueError)
-    return x, str(matched), str(rest), outer.subgroup(OSError).message, outer.derive([ValueError("z")]).exceptions[0].args
+    return (
+        x,
+        str(matched),
+        str(rest),
+        outer.subgroup(OSError).message,
+        outer.derive([ValueError("z")]).exceptions[0].args,
+    )
 
 
 @construct(X, raises=True)
@@ -377,7 +383,7 @@ def cached_property_deleted_and_read_again(x):
     return first, made.double, made.calls
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def remembered(number):
     return number * 2
 
@@ -632,7 +638,7 @@ def deleted_names(x):
     y = x + 1
     del y
     try:
-        return y
+        return y  # noqa: F821
     except UnboundLocalError as error:
         return x, str(error)
 

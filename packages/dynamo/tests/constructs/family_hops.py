@@ -51,7 +51,7 @@ def nested_cond(x):
 
 @construct(W)
 def cond_with_gradients(w):
-    return torch.cond(w.sum() > 3, lambda v: (v.sin() * v), lambda v: v.cos(), (w,)).sum()
+    return torch.cond(w.sum() > 3, lambda v: v.sin() * v, lambda v: v.cos(), (w,)).sum()
 
 
 class Choosing(torch.nn.Module):
@@ -119,4 +119,3 @@ def scan_with_gradients(w):
 @construct(W)
 def map_with_gradients(w):
     return control_map(lambda row: row.sin() * row, w).sum()
-

@@ -43,7 +43,15 @@ def shapes_of_arrays(a):
 
 @construct(A)
 def array_construction(a):
-    return np.zeros((2, 3)), np.ones_like(a), np.arange(4), np.array([[1.0, 2], [3, 4]]), np.full(3, 7), np.eye(2), np.linspace(0, 1, 3)
+    return (
+        np.zeros((2, 3)),
+        np.ones_like(a),
+        np.arange(4),
+        np.array([[1.0, 2], [3, 4]]),
+        np.full(3, 7),
+        np.eye(2),
+        np.linspace(0, 1, 3),
+    )
 
 
 @construct(A)
@@ -62,17 +70,36 @@ def array_mask(a):
 
 @construct(A)
 def array_combination(a):
-    return np.concatenate([a, a], axis=1), np.stack([a, a]), np.where(a > 2, a, 0), np.vstack([a, a]), np.split(a, 3, axis=1)[0]
+    return (
+        np.concatenate([a, a], axis=1),
+        np.stack([a, a]),
+        np.where(a > 2, a, 0),
+        np.vstack([a, a]),
+        np.split(a, 3, axis=1)[0],
+    )
 
 
 @construct(A)
 def array_types(a):
-    return a.astype(np.int64), a.astype("float64") / 3, np.int32(3) + a, a.dtype == np.float32, np.float64, np.issubdtype(a.dtype, np.floating)
+    return (
+        a.astype(np.int64),
+        a.astype("float64") / 3,
+        np.int32(3) + a,
+        a.dtype == np.float32,
+        np.float64,
+        np.issubdtype(a.dtype, np.floating),
+    )
 
 
 @construct(A)
 def array_scalars(a):
-    return float(a.sum() * 0 + 3) if False else a.shape[0] * 1.5, np.pi, np.sqrt(2.0), np.prod([2, 3]), int(np.prod(a.shape))
+    return (
+        float(a.sum() * 0 + 3) if False else a.shape[0] * 1.5,
+        np.pi,
+        np.sqrt(2.0),
+        np.prod([2, 3]),
+        int(np.prod(a.shape)),
+    )
 
 
 @construct(A)
@@ -83,7 +110,15 @@ def linear_algebra(a):
 
 @construct(A)
 def elementwise(a):
-    return np.exp(a), np.maximum(a, 2), np.clip(a, 1, 3), np.abs(-a), np.power(a, 2), np.logical_and(a > 1, a < 4), np.isnan(a)
+    return (
+        np.exp(a),
+        np.maximum(a, 2),
+        np.clip(a, 1, 3),
+        np.abs(-a),
+        np.power(a, 2),
+        np.logical_and(a > 1, a < 4),
+        np.isnan(a),
+    )
 
 
 @construct(X, A)

@@ -1,4 +1,4 @@
-# ruff: noqa: UP003
+# ruff: noqa: UP003, UP045
 """Classes and instances: attributes, descriptors, operators, inheritance, dataclasses, enumerations, exceptions."""
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-import triptych_dynamo
 from table import construct
 from torch import nn
 

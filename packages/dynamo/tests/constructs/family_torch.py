@@ -284,12 +284,25 @@ def views_and_writes(x):
 
 @construct(X)
 def tensor_subscripts(x):
-    return x[..., None].shape, x[[0, 1], [1, 2]], x[x > 2].sum() if False else x[torch.tensor([1, 0])], x[-1, ::2], x[:, None, 1]
+    return (
+        x[..., None].shape,
+        x[[0, 1], [1, 2]],
+        x[x > 2].sum() if False else x[torch.tensor([1, 0])],
+        x[-1, ::2],
+        x[:, None, 1],
+    )
 
 
 @construct(X)
 def types_and_devices(x):
-    return x.to(torch.float64), x.type(torch.int32), x.device.type, torch.device("cpu", 0).index, x.dtype.is_floating_point, x.half().dtype
+    return (
+        x.to(torch.float64),
+        x.type(torch.int32),
+        x.device.type,
+        torch.device("cpu", 0).index,
+        x.dtype.is_floating_point,
+        x.half().dtype,
+    )
 
 
 @construct(X)
@@ -336,7 +349,12 @@ def deterministic_algorithms(x):
 
 @construct(X)
 def tensors_from_lists(x):
-    return torch.tensor([1.0, 2]), torch.tensor([[x.shape[0]]]), torch.stack([x.sum(), x.mean()]), torch.tensor([x.shape[0], 5])
+    return (
+        torch.tensor([1.0, 2]),
+        torch.tensor([[x.shape[0]]]),
+        torch.stack([x.sum(), x.mean()]),
+        torch.tensor([x.shape[0], 5]),
+    )
 
 
 @construct(X)
@@ -355,7 +373,9 @@ def checks(x):
 @construct(X)
 def pytree_tools(x):
     leaves, spec = torch.utils._pytree.tree_flatten({"a": [x, 1], "b": (x,)})
-    return torch.utils._pytree.tree_unflatten([leaf * 2 for leaf in leaves], spec), torch.utils._pytree.tree_map(lambda v: v + 1, [x])
+    return torch.utils._pytree.tree_unflatten([leaf * 2 for leaf in leaves], spec), torch.utils._pytree.tree_map(
+        lambda v: v + 1, [x]
+    )
 
 
 @construct(X, torch.Size([3, 2]))

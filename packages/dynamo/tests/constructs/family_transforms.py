@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import triptych_dynamo
 from table import construct
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""What a program lets its surroundings see: result, exception, changed arguments, shared objects, and what it printed."""
+"""What a program lets its surroundings see: result, exception, changed arguments, shared objects, output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from typing import Any
 import numpy
 import torch
 from torch.utils._pytree import tree_leaves
-
 
 _HERE = Path(__file__).parent
 

@@ -8,7 +8,6 @@ import dataclasses
 import enum
 import functools
 import typing
-import weakref
 from collections import OrderedDict
 
 import torch

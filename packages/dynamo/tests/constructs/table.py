@@ -1,7 +1,7 @@
 """The table of constructs: small programs, each with its arguments and whether it is one graph or breaks.
 
-A family file decorates functions with `@construct(*args)`; the tests run every row under `capture`, `optimize` and, in the
-root's tests, the whole stack, and compare what a program can see with plain Python.
+A family file decorates functions with `@construct(*args)`; the tests run every row under `capture`, `optimize` and, in
+the root's tests, the whole stack, and compare what a program can see with plain Python.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What single rows of the table do beside their results: nodes that they mark, modes that they restore, guards that they set."""
+"""What rows of the table do beside their results: nodes marked, modes restored, guards set."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ X = torch.arange(6.0).reshape(2, 3)
 
 
 def test_cyclic_objects_are_rebuilt():
-    first, second = triptych_dynamo.optimize("eager", fullgraph=True)(family_objects.objects_that_refer_to_each_other)(X)
+    first, second = triptych_dynamo.optimize("eager", fullgraph=True)(family_objects.objects_that_refer_to_each_other)(
+        X
+    )
     assert first and second.other.other is second
+
 
 def test_identity_of_arguments_is_kept():
     def fn(x, items, mapping):
@@ -60,6 +63,7 @@ def test_truth_of_a_list_is_guarded_without_its_length():
         assert torch.equal(compiled(X, items), X + 1 if items else X - 1)
     assert len(compiled.entries) == 2
 
+
 def test_checkpoint_marks_its_nodes():
     graphs = []
 
@@ -85,6 +89,7 @@ def test_cached_function_speaks_once(caplog):
         for _ in range(3):
             compiled(X)
     assert [record.message for record in caplog.records] == ["once"]
+
 
 def test_is_compiling_is_true_inside():
     got = triptych_dynamo.optimize("eager", fullgraph=True)(lambda x: (x, torch.compiler.is_compiling()))(X)
@@ -130,6 +135,7 @@ def test_answers_about_modes_are_guarded():
         torch.use_deterministic_algorithms(False)
         torch.backends.cuda.enable_flash_sdp(before)
     assert compiled(X)[:2] == (False, before) and compiled.misses == 2
+
 
 def test_level_is_left_after_an_error():
     def fails(x):

@@ -1,8 +1,9 @@
-"""Classes that the traced program defines: real classes of stand-ins while tracing, made anew by the code after the graph.
+"""Classes that the traced program defines: real classes of stand-ins while tracing, made anew by the code after the
+graph.
 
 Attribute lookup works on real classes, so a class is really made during the trace. Its functions are real ones with
-empty cells, its other attributes stand-ins; the trace knows which value each stands for. They never leave the trace: code that
-needs the class makes it again from the values.
+empty cells, its other attributes stand-ins; the trace knows which value each stands for. They never leave the trace:
+code that needs the class makes it again from the values.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Differentiation inside one trace: the histories of its tensors, which of them were spent, and leaves that it made.
 
-Fake tensors carry autograd's own graph, so questions about histories are asked of that graph. A gradient that the program
-takes is a node `torch.autograd.grad`; `backward()` is that node followed by what eager does with the gradients.
+Fake tensors carry autograd's own graph, so questions about histories are asked of that graph. A gradient that the
+program takes is a node `torch.autograd.grad`; `backward()` is that node followed by what eager does with the gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -92,12 +92,14 @@ class Differentiation:
         """Emit a result whose history does not go out of the region as a graph's results do; False for any other."""
         if not value.fake.requires_grad:
             return False
+        function: Callable[..., torch.Tensor]
+        extra: list[type] = []
         if value.fake.is_leaf:
             function, extra = returned_leaf, [value.cls]
         elif self._is_spent(value):
-            function, extra = with_spent_history, []
+            function = with_spent_history
         elif self.made_leaf and self._is_own(value):
-            function, extra = with_own_history, []
+            function = with_own_history
         else:
             return False
         cg.load_object(function)

@@ -91,8 +91,8 @@ def _forget(trace: Trace, known: dict[int, Any], sizes: dict[Any, Any]) -> None:
 def build(trace: Trace, body: Body, parameters: list[fx.Node], *, single: bool = False) -> fx.GraphModule:
     """The subgraph, with `parameters` (nodes of the main graph) as its parameters; its nodes leave the main graph.
 
-    Results own their memory: one that shows that of a parameter or of another result is copied. They are a tuple, or the
-    `single` one.
+    Results own their memory: one that shows that of a parameter or of another result is copied. They are a tuple, or
+    the `single` one.
     """
     graph, root = fx.Graph(), torch.nn.Module()
     copies: dict[fx.Node, fx.Node] = {}

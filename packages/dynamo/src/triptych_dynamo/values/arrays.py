@@ -1,8 +1,8 @@
 """numpy arrays in a traced program: tensors of the graph that are arrays to the program.
 
-A function, method or operator of numpy becomes one node that calls torch's numpy-compatible layer. What numpy itself gives
-for arrays of these shapes and types (shape, dtype, array or scalar, exception) is asked of numpy while tracing, so results
-have numpy's types. Functions of constants alone are numpy's own results.
+A function, method or operator of numpy becomes one node that calls torch's numpy-compatible layer. What numpy itself
+gives for arrays of these shapes and types (shape, dtype, array or scalar, exception) is asked of numpy while tracing,
+so results have numpy's types. Functions of constants alone are numpy's own results.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from triptych_dynamo._torch_compat import numpy, numpy_layer
 from triptych_dynamo.guards.facts import PythonFact
@@ -419,4 +418,3 @@ if numpy is not None:
         tx.guard("python", source, PythonFact(lambda a: _facts_of(a) == facts, f"{source} is an array of {facts}"))
         shared = tx.trace.inputs.shared(tx, torch.from_numpy(obj), ComputedSource(torch.from_numpy, (source,)))
         return ArrayValue(shared, source=source)
-

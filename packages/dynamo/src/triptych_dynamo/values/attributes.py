@@ -26,7 +26,7 @@ from triptych_dynamo.values.functions import MethodValue
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
-_TUPLE_FIELD = type(collections.namedtuple("_", "a").a)  # the descriptor of a named tuple's field
+_TUPLE_FIELD = type(vars(collections.namedtuple("_", "a"))["a"])  # the descriptor of a named tuple's field
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 
 

@@ -1,7 +1,7 @@
 """Differentiation that the program runs itself: `torch.autograd.grad`, `backward`, kept gradients.
 
-A gradient is one node of the graph. `backward()` is the same node followed by what eager does with the result: the first
-gradient of a leaf becomes its `.grad` with the leaf's layout, later ones are added in place.
+A gradient is one node of the graph. `backward()` is the same node followed by what eager does with the result: the
+first gradient of a leaf becomes its `.grad` with the leaf's layout, later ones are added in place.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Output that can wait until the graph has run: printing, logging, warnings.
 
-In: such a call in the traced program. Out: an effect, replayed in the order of all effects. What is shown is what it was
-when the call was made: the texts of objects are taken while tracing; tensors and symbolic numbers are shown after the graph,
-which is the same as long as the program does not write to them in between (a graph break keeps them apart where it does).
-A function under `lru_cache` that does nothing but log is deferred as a whole, so that its cache still decides how often it
-speaks.
+In: such a call in the traced program. Out: an effect, replayed in the order of all effects. What is shown is what it
+was when the call was made: the texts of objects are taken while tracing; tensors and symbolic numbers are shown after
+the graph, which is the same as long as the program does not write to them in between (a graph break keeps them apart
+where it does). A function under `lru_cache` that does nothing but log is deferred as a whole, so that its cache still
+decides how often it speaks.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class DeferredCall:
 
     def replay(self, cg: Writer) -> None:
         """Emit the call."""
-        for value, version in self._versions.items():
-            if tensor_version(value.fake) != version:
+        for shown, version in self._versions.items():
+            if tensor_version(shown.fake) != version:
                 cg.cannot_rebuild("input-output", "a tensor is shown, and written to afterwards")
         cg.load(self.function)
         for value in (*self.args, *self.kwargs.values()):

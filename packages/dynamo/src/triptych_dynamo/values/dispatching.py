@@ -15,7 +15,7 @@ from triptych_dynamo.values.registry import wraps_if
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
-_CODE = functools.singledispatch(lambda value: value).__code__  # that of every dispatching function
+_CODE = functools.singledispatch(lambda value: value).__code__  # type: ignore[attr-defined]  # that of all
 
 
 class DispatchingValue(Value):

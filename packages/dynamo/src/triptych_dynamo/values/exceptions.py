@@ -145,7 +145,9 @@ class ExceptionValue(objects.ObjectValue):
         if issubclass(self.exc_type, BaseExceptionGroup):
             message, members = self.arguments(tx)
             return self.exc_type.__new__(
-                self.exc_type, message.as_constant(), [item.as_exception(tx) for item in members.iterate(tx)]
+                self.exc_type,
+                message.as_constant(),
+                [item.as_exception(tx) for item in members.iterate(tx)],  # type: ignore[attr-defined]
             )
         given = [*self.arguments(tx), *self.keywords.values()]
         if not all(arg.is_constant() for arg in given):
@@ -232,7 +234,7 @@ def _make_exception(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, V
     return made
 
 
-def _make_group(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def _make_group(tx: Frame, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A group: its members are fixed now; one of ordinary errors alone is an `ExceptionGroup`."""
     members = list(args[1].iterate(tx)) if len(args) == 2 and not kwargs else []
     if not members or not all(isinstance(member, ExceptionValue) for member in members):
@@ -240,7 +242,7 @@ def _make_group(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value
     ordinary = all(issubclass(member.python_type(), Exception) for member in members)
     if not ordinary and issubclass(cls, Exception):
         return tx.raise_python(TypeError, "Cannot nest BaseExceptions in an ExceptionGroup")
-    kind = ExceptionGroup if cls is BaseExceptionGroup and ordinary else cls
+    kind: Any = ExceptionGroup if cls is BaseExceptionGroup and ordinary else cls
     kept = sequences.ListValue(members) if args[1].python_type() is list else sequences.TupleValue(members)
     return ExceptionValue(kind, [args[0], kept])
 

@@ -1,8 +1,8 @@
 """`__torch_function__`: modes that the region enters, objects and tensor subclasses that override functions of torch.
 
-Modes are a stack of the trace. While it is not empty, or an argument overrides, a call of a function of torch is a call of the
-innermost override; inside of it that override is off. Modes that are open where the graph ends are entered for real by the
-code behind it. The table of what operators are to an override is asked of torch itself.
+Modes are a stack of the trace. While it is not empty, or an argument overrides, a call of a function of torch is a
+call of the innermost override; inside of it that override is off. Modes that are open where the graph ends are entered
+for real by the code behind it. The table of what operators are to an override is asked of torch itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _push(tx: Frame, mode: Value) -> Value:
 @builtin(pop_function_mode)
 def _pop(tx: Frame) -> Value:
     stack = tx.trace.function_modes.stack
-    return stack.pop() if stack else tx.unsupported("subclass", "leaving a mode that was entered before the graph began")
+    return (
+        stack.pop() if stack else tx.unsupported("subclass", "leaving a mode that was entered before the graph began")
+    )
 
 
 for _function in (push_function_mode, pop_function_mode):
@@ -109,7 +111,9 @@ def dispatch(tx: Frame, function: Value, args: list[Value], kwargs: dict[str, Va
         if not is_constant_equal(result, NotImplemented):
             return result
     names = ", ".join(value.python_type().__name__ for value in operands)
-    return tx.raise_python(TypeError, f"no implementation found for a function of torch on types that implement it: {names}")
+    return tx.raise_python(
+        TypeError, f"no implementation found for a function of torch on types that implement it: {names}"
+    )
 
 
 def _pairs(tx: Frame, kwargs: dict[str, Value]) -> list[tuple[Value, Value]]:
@@ -178,9 +182,7 @@ def operator_call(tx: Frame, run: Callable[..., Any], operands: list[Value]) -> 
     return dispatch(tx, tx.wrap(function, None), operands, {})
 
 
-def method_call(
-    tx: Frame, tensor: TensorValue, name: str, args: list[Value], kwargs: dict[str, Value]
-) -> Value | None:
+def method_call(tx: Frame, tensor: TensorValue, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """A method of a tensor as an override sees it; None when nothing overrides."""
     if name == "as_subclass" or tx.trace.function_modes.disabled:  # torch asks nobody about that one
         return None
@@ -235,7 +237,9 @@ def _as_subclass(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict
     if not (isinstance(cls, type) and issubclass(cls, torch.Tensor)):
         return tx.unsupported("subclass", f"as_subclass({cls!r})")
     plain = attributes.defines(cls, "__new__") is attributes.defines(torch.Tensor, "__new__")
-    if not plain or attributes.defines(cls, "__torch_dispatch__") is not attributes.defines(torch.Tensor, "__torch_dispatch__"):
+    if not plain or attributes.defines(cls, "__torch_dispatch__") is not attributes.defines(
+        torch.Tensor, "__torch_dispatch__"
+    ):
         return tx.unsupported("subclass", f"a tensor of class {cls.__qualname__}")
     made = tx.call_graph("view_as", [tensor, tensor])
     assert isinstance(made, TensorValue)

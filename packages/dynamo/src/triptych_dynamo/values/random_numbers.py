@@ -1,7 +1,7 @@
 """Python's random numbers, and clocks.
 
-A generator that the region seeds itself gives the same numbers in every run: it is run while tracing, and its last state is
-an effect. Any other draws a number that only the run knows: a graph break.
+A generator that the region seeds itself gives the same numbers in every run: it is run while tracing, and its last
+state is an effect. Any other draws a number that only the run knows: a graph break.
 """
 
 from __future__ import annotations

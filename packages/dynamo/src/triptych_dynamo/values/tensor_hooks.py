@@ -1,4 +1,4 @@
-"""`tensor.register_hook(hook)` on tensors of the region: the hook's body is a subgraph that the gradient goes through."""
+"""`tensor.register_hook(hook)` in a region: the hook's body is a subgraph that the gradient goes through."""
 
 from __future__ import annotations
 
