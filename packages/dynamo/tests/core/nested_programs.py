@@ -635,3 +635,20 @@ def annotated_function_over_a_break(x, log):
 
     say(log, 1)
     return inner(2), inner.__annotations__
+
+
+@program()
+def key_with_a_hash_of_its_own(x, log):
+    class Key:
+        def __init__(self, number):
+            self.number = number
+
+        def __hash__(self):
+            return self.number % 2
+
+        def __eq__(self, other):
+            return self.number == other.number
+
+    table = {Key(1): x, Key(3): x + 1}
+    table[Key(1)] = x + 2
+    return len(table), list(table.values()), Key(3) in set(table)

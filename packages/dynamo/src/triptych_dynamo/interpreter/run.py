@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import Signal
 from triptych_dynamo.interpreter.version import LOOP
+from triptych_dynamo.values.base import NotConstant
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.exceptions import ExceptionValue
 from triptych_dynamo.values.generators import GeneratorValue
@@ -65,6 +66,8 @@ def _step_until_signal(frame: Frame) -> Signal | None:
         if not _dispatch(frame, error):
             raise
         return None
+    except NotConstant as error:
+        frame.unsupported("not-constant", str(error))
 
 
 def _finish_call(frame: Frame) -> None:
