@@ -100,8 +100,12 @@ def page(comparisons: list[Comparison]) -> str:
             lines.append(f"| {item.module} | {len(item.passing)} | {len(item.passing) - len(item.differing)} |")
     lines += ["", "What differs, and why:", ""]
     for item in comparisons:
-        lines += [f"- `{name}`: {KNOWN.get(name) or item.compiled.get(name)}" for name in item.differing]
+        lines += [f"- `{name}`: {KNOWN.get(name) or _one_line(item.compiled.get(name, ''))}" for name in item.differing]
     return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:160]
 
 
 def main() -> int:
@@ -119,8 +123,8 @@ def main() -> int:
         )
         for name in item.differing:
             print(f"  {name}: {item.compiled.get(name)}", flush=True)
-    if options.write:
-        PAGE.write_text(page(comparisons))
+        if options.write:  # after each, so that what ran counts when the rest does not
+            PAGE.write_text(page(comparisons))
     unknown = [name for item in comparisons for name in item.differing if name not in KNOWN]
     return 1 if unknown else 0
 
