@@ -1,7 +1,8 @@
 """``python -m tools.cpython_tests [MODULE ...] [--write]``: CPython's tests, plain against compiled.
 
 Prints, per module, how many tests pass plain and how many of these pass compiled, and each test that differs; with
---write the table goes to `docs/cpython_tests.md`. Exits with status 1 when a test differs that `known.py` does not name.
+--write the table goes to `docs/cpython_tests.md`. Exits with status 1 when a test differs that `known.py` does not
+name.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ def page(comparisons: list[Comparison]) -> str:
     lines = [
         "# CPython's own tests",
         "",
-        f"Written by `python -m tools.cpython_tests --write` under Python {platform.python_version()}: each test method runs",
-        'compiled with `optimize("eager")`; what it calls runs under the hook.',
+        f"Written by `python -m tools.cpython_tests --write` under Python {platform.python_version()}: each test",
+        'method runs compiled with `optimize("eager")`; what it calls runs under the hook.',
         "",
         f"**{passed} of the {total} tests that pass plain pass compiled.**",
         "",

@@ -1,7 +1,7 @@
 """``python -m tools.cpython_tests.worker MODULE MODE [SKIP ...]``: runs the tests of a module in this process.
 
-MODE is plain or compiled. Writes a line of JSON for each test: its name when it starts, then its outcome. SKIP are names of
-tests that are left out.
+MODE is plain or compiled. Writes a line of JSON for each test: its name when it starts, then its outcome. SKIP are
+names of tests that are left out.
 """
 
 from __future__ import annotations
