@@ -351,3 +351,30 @@ def test_a_specification_of_attributes() -> None:
 def test_what_is_no_specification() -> None:
     with pytest.raises(TypeError, match="describe"):
         triptych.compile(lambda x: x, backend="eager", shapes_spec={"x": 1.5})(numbers(2))
+
+
+MODES = ["nearest", "bilinear", "nearest-exact", "bicubic"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_scaled_images_of_any_size(mode: str) -> None:
+    calls = [(numbers(1, 2, n, n).requires_grad_(),) for n in (4, 6, 7)]
+    row = Row(mode, fixed(lambda x: F.interpolate(x, scale_factor=2.0, mode=mode)), calls, 2, train=True)
+    run(row, "aot_eager" if mode == "bilinear" else "inductor")
+
+
+def test_a_backend_that_fails_on_symbolic_sizes_compiles_for_each() -> None:
+    shapes: list[Any] = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        if not all(isinstance(n, int) for x in inputs if isinstance(x, torch.Tensor) for n in x.shape):
+            raise NotImplementedError("symbolic sizes")
+        shapes.append(tuple(inputs[0].shape))
+        return gm.forward
+
+    compiled = triptych.compile(lambda x: x * 2, backend=backend)
+    compiled(numbers(3))
+    with pytest.warns(td.StaticSizesWarning, match="symbolic sizes"):
+        assert compiled(numbers(4)).tolist() == (numbers(4) * 2).tolist()
+    compiled(numbers(5))
+    assert shapes == [(3,), (4,), (5,)]

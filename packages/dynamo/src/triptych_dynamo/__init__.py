@@ -36,6 +36,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "GuardViolation",
         "InvalidBackend",
         "StanceError",
+        "StaticSizesWarning",
         "TracerFault",
         "Unsupported",
     ),

@@ -206,8 +206,8 @@ class FrameCompiler:
             code, cells = writer.write(body)
         except Unsupported:
             raise
-        except Exception:  # the backend could not do with open sizes, perhaps
-            attempt.trace.shapes.keep_backed(attempt.trace.shapes.open)
+        except Exception as error:  # the backend could not do with symbolic sizes, perhaps
+            attempt.trace.shapes.give_in(error)
             raise
         attempt.trace.finish_guards()
         guards, inputs = list(attempt.trace.guards.values()), dict(attempt.trace.graph.inputs)

@@ -89,6 +89,10 @@ class ConstraintViolationError(RuntimeError):
     """The program fixes or narrows a size of which the user said that it varies."""
 
 
+class StaticSizesWarning(UserWarning):
+    """The backend failed on a graph with symbolic sizes or numbers; the program is compiled for each by itself."""
+
+
 class RestartTrace(Exception):
     """Trace the frame again from its start: what was learned is in its history."""
 

@@ -3,6 +3,7 @@ release."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
 from torch.utils._sympy.functions import FloorDiv as FloorDiv
 from torch.utils._sympy.functions import Mod as Mod
+from torch.utils._sympy.functions import ToFloat, TruncToInt
 from torch.utils._sympy.printers import PythonPrinter as PythonPrinter
 
 
@@ -57,7 +59,21 @@ def expression(number: Any) -> Any:
     return _sized(number.node.expr, number.node.shape_env)
 
 
+def _whole(number: Any) -> Any:
+    """`int(c * float(n))` for a size `n` in integers, where `c` is whole or half of a power of two: exact."""
+    factor, rest = number.as_coeff_Mul()
+    if isinstance(rest, ToFloat) and factor > 0:
+        c = float(factor)
+        if c.is_integer():
+            return int(c) * rest.args[0]
+        if math.frexp(c)[0] == 0.5:
+            return FloorDiv(rest.args[0], int(1 / c))
+    return TruncToInt(number)
+
+
 def _sized(expr: Any, shape_env: Any) -> Any:
+    if expr.has(TruncToInt):
+        expr = expr.replace(TruncToInt, _whole)
     ranges = getattr(shape_env, "var_to_range", {})
     vague = [s for s in expr.free_symbols if s.is_integer and s.is_nonnegative is None and s in ranges]
     known = {s: sympy.Symbol(s.name, integer=True, nonnegative=True) for s in vague if ranges[s].lower >= 0}

@@ -30,6 +30,9 @@ class FunctionRules(TorchFunctionMode):
             args = (_as_differentiable(args), *args[1:])
             with compat.python_dispatcher():
                 return func(*args, **(kwargs or {}))
+        if func is torch.nn.functional.interpolate and args[0]._facts.symbolic:  # the C++ code asks for plain sizes
+            with compat.python_dispatcher():
+                return func(*args, **(kwargs or {}))
         if func is torch.nn.functional.scaled_dot_product_attention:
             return self._masks.attention(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))

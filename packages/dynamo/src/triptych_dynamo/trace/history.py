@@ -20,6 +20,7 @@ class History:
         self._numbers: dict[Source, Any] = {}
         self._general: frozenset[Source] = frozenset()
         self._declared: dict[str, frozenset[int]] = {}
+        self.fixed = False  # the backend failed with symbolic sizes: all are constants
         self.backed: set[Source] = set()  # sizes that the program decides by: no open symbols for them
 
     def varying_dims(self, source: Source, sizes: tuple[int, ...]) -> frozenset[int]:

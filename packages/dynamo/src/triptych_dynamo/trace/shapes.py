@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,7 +21,7 @@ from triptych_dynamo._torch_compat import (
     symbolic_float,
     symbolic_int,
 )
-from triptych_dynamo.errors import RestartTrace
+from triptych_dynamo.errors import RestartTrace, StaticSizesWarning
 from triptych_dynamo.guards.facts import ShapeFact
 from triptych_dynamo.guards.number_facts import truth_fact
 from triptych_dynamo.guards.shape_program import INT64_MAX, INT64_MIN
@@ -164,7 +165,9 @@ class Shapes:
     # -- numbers -----------------------------------------------------------------------------------------------------
     def number_input(self, tx: Frame, obj: Any, source: Source) -> Value | None:
         """The symbolic value of a number from outside, or None when it is taken as a constant."""
-        if self.dynamic is False or not self._is_symbolic_number(obj, source) or _is_static_attribute(tx, source):
+        if self.dynamic is False or self.history.fixed or not self._is_symbolic_number(obj, source):
+            return None
+        if _is_static_attribute(tx, source):
             return None
         if type(obj) is float:
             tx.guard("type_is", source, float)
@@ -263,6 +266,19 @@ class Shapes:
         sources = [self.open[symbol] for symbol in symbols if symbol in self.open and symbol not in strict]
         if sources:
             self.history.backed.update(sources)
+            raise RestartTrace
+
+    def give_in(self, error: Exception) -> None:
+        """The backend failed: trace again with backed sizes in place of open ones, then with constants."""
+        self.keep_backed(self.open)
+        if self.sources and not self.history.fixed and not any(mark.kind == "unbacked" for _, mark, _ in self.marked):
+            self.history.fixed = True
+            warnings.warn(
+                f"the backend failed on symbolic sizes or numbers, so each is compiled for by itself: "
+                f"{type(error).__name__}: {error}",
+                StaticSizesWarning,
+                stacklevel=2,
+            )
             raise RestartTrace
 
     @staticmethod

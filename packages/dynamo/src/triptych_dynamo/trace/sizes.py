@@ -39,6 +39,8 @@ def symbolic_dims(
         declared: what the caller said of all calls; marks on the tensor itself go first.
     """
     varying = history.varying_dims(source, tuple(obj.shape))
+    if history.fixed:
+        return {}
     marks = marks_of(obj)
     if declared.sizes:
         marks = {**declared.sizes.get(str(source), {}), **marks}
