@@ -11,9 +11,10 @@ in a deep net one for each layer, are solved one by one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+import importlib
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 from torch.fx import Node
 
 from triptych_aot_autograd.partition.default import eager_saved
@@ -28,9 +29,17 @@ from triptych_aot_autograd.partition.parts import (
 from triptych_aot_autograd.partition.rules import Recompute, cost, fusible, level
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from triptych_aot_autograd.joint_graph import JointGraph
 
 SOURCE, SINK = "source", "sink"
+
+
+@functools.cache
+def _networkx() -> Any:
+    """The package, which takes 0.1 s to import and is not needed where graphs come from disk."""
+    return importlib.import_module("networkx")
 
 
 class _Problem:
@@ -95,12 +104,12 @@ class _Problem:
         """The values to save."""
         network = self._network()
         inner = network.subgraph([n for n in network if n not in (SOURCE, SINK)])
-        for component in list(nx.weakly_connected_components(inner)):
+        for component in list(_networkx().weakly_connected_components(inner)):
             self._cut(network.subgraph([*component, SOURCE, SINK]))
         return self.saved
 
     def _network(self) -> nx.DiGraph:
-        network = nx.DiGraph()
+        network = _networkx().DiGraph()
         network.add_nodes_from((SOURCE, SINK))
         stack: list[Node] = []
         entered: set[Node] = set()
@@ -135,7 +144,7 @@ class _Problem:
     def _cut(self, network: nx.DiGraph) -> None:
         if network.out_degree(SOURCE) == 0:
             return  # computed from constants and saved values alone
-        _, (reached, _) = nx.minimum_cut(network, SOURCE, SINK)
+        _, (reached, _) = _networkx().minimum_cut(network, SOURCE, SINK)
         for end in reached - {SOURCE}:
             node, side = end
             if side == "in" and (node, "out") not in reached:
