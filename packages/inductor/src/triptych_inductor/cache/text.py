@@ -166,13 +166,8 @@ class _Writer:
         if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not _is_fake(tensor):
             raise Uncacheable(f"a tensor of type {type(tensor).__name__}")
         storage = self.storages.setdefault(tensor.untyped_storage()._cdata, len(self.storages))
-        bits = "".join(
-            letter
-            for letter, on in zip(
-                "glcn", (tensor.requires_grad, tensor.is_leaf, tensor.is_conj(), tensor.is_neg()), strict=True
-            )
-            if on
-        )
+        flags = (tensor.requires_grad, tensor.is_leaf, tensor.is_conj(), tensor.is_neg(), tensor.is_inference())
+        bits = "".join(letter for letter, on in zip("glcni", flags, strict=True) if on)
         size, stride = _numbers(tensor.size()), _numbers(tensor.stride())
         return f"{tensor.dtype}{size}{stride}+{_numbers([tensor.storage_offset()])}@{tensor.device}#{storage}{bits}"
 
