@@ -37,13 +37,13 @@ def wrap_result(tx: Frame, node: fx.Node, result: Any) -> Value:
 def tensor_of(tx: Frame, node: fx.Node, fake: torch.Tensor) -> Value:
     """The value of a fake tensor: the known one, or a new one computed by `node`."""
     by_fake = tx.trace.graph.by_fake
+    if fake.requires_grad and fake.is_leaf:
+        tx.trace.differentiation.made_leaf = True
     known = by_fake.get(id(fake))
     if known is not None:
         return known[1]
     value = TensorValue(node, fake)
     by_fake[id(fake)] = (fake, value)
-    if fake.requires_grad and fake.is_leaf:
-        tx.trace.differentiation.made_leaf = True
     return value
 
 
