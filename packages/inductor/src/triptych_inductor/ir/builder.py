@@ -44,6 +44,7 @@ class Builder:
         self.graph = graph
         self.channels_last = channels_last  # lay out what comes from convolutions channels-last
         self.exact = exact  # round half types after each op, as eager does
+        self.main_device = torch.device("cpu")
         self.dtypes: dict[str, torch.dtype] = {}
         self.origin: tuple[str, ...] = ()
         self.rooms: dict[str, tuple[Extent, ...]] = {}  # buffer -> sizes of what is stored in it, where it has room
@@ -293,9 +294,11 @@ class Builder:
         self.add_node(node)
         return [None if b is None else self.of_buffer(b) for b in outputs]
 
-    def number(self, symbol: Any, device: torch.device | str = "cpu") -> None:
-        """Bring a symbolic float into memory, where kernels can load it (their arguments are tensors and ints)."""
-        buffer = Buffer(number_name(symbol), (), (), torch.float64, torch.device(device), kind="extern")
+    def number(self, symbol: Any) -> None:
+        """Bring a symbolic float into memory of the main device, where its kernels can load it (their arguments are
+        tensors and ints).
+        """
+        buffer = Buffer(number_name(symbol), (), (), torch.float64, self.main_device, kind="extern")
         self.extern("torch.scalar_tensor", (symbol,), {"dtype": torch.float64, "device": buffer.device}, [buffer])
 
     def _operand(self, leaf: Any) -> Any:

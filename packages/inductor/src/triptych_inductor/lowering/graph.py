@@ -44,6 +44,7 @@ class GraphLowering:
         self.options = options
         self.graph = IRGraph()
         self.builder = Builder(self.graph, options.exact, wants_channels_last(gm, options))
+        self.builder.main_device = self._main_device()
         self.env: dict[FxNode, Any] = {}
         self.casts = CastBatches(gm.graph)
         self.symbols: set[sympy.Symbol] = set()  # those that have a value at this place of the program
@@ -68,14 +69,14 @@ class GraphLowering:
             expr = expression(value)
             self.graph.inputs.append(expr if isinstance(expr, sympy.Symbol) else None)
             if isinstance(value, torch.SymFloat) and isinstance(expr, sympy.Symbol):
-                self.builder.number(expr, self._main_device())
+                self.builder.number(expr)
             return as_extent(value) if isinstance(value, torch.SymInt) else expr
         self.graph.inputs.append(None)
         return value
 
     def _main_device(self) -> torch.device:
         """The accelerator that the graph's tensors live on, or the CPU."""
-        values = [n.meta.get("val") for n in self.gm.graph.nodes if n.op == "placeholder"]
+        values = [n.meta.get("val") for n in self.gm.graph.nodes]
         devices = [v.device for v in values if isinstance(v, torch.Tensor)]
         return next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
 
@@ -139,7 +140,7 @@ class GraphLowering:
 
     def _lower_call(self, ctx: Context, node: FxNode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rule = find_lowering(node.target)
-        if rule is None or _needs_fallback(node):
+        if rule is None or _needs_fallback(node) or self._takes_number_elsewhere(node):
             return lower_fallback(ctx, args, kwargs, counted=node.target not in _CALLS)
         if self._depends_on_data(node):
             return lower_fallback(ctx, args, kwargs, counted=False)
@@ -153,6 +154,13 @@ class GraphLowering:
             raise LoweringError(
                 f"lowering of {node.format_node()} failed: {type(error).__name__}: {error}{where}"
             ) from error
+
+    def _takes_number_elsewhere(self, node: FxNode) -> bool:
+        """Whether a kernel on another than the main device would load a symbolic float, which lies there."""
+        value = node.meta.get("val")
+        if not any(isinstance(n.meta.get("val"), torch.SymFloat) for n in node.all_input_nodes):
+            return False
+        return isinstance(value, torch.Tensor) and value.device != self.builder.main_device
 
     def _depends_on_data(self, node: FxNode) -> bool:
         """Whether only the call itself tells the size of the result, or has to check its bounds."""
