@@ -169,6 +169,7 @@ def capture(
         function, owner = split_callable(fn)
         arguments = bind(function, owner, args, kwargs)
         history = History()
+        history.exporting = True
         history.declare(declared)
         compiler = FrameCompiler(options, lambda module: module.forward, _no_resume)
         layout = Layout(function.__code__, 0)

@@ -21,6 +21,7 @@ class History:
         self._general: frozenset[Source] = frozenset()
         self._declared: dict[str, frozenset[int]] = {}
         self.fixed = False  # the backend failed with symbolic sizes: all are constants
+        self.exporting = False  # the graph leaves the program: its sizes have this call's as hints, none is open
         self.backed: set[Source] = set()  # sizes that the program decides by: no open symbols for them
 
     def varying_dims(self, source: Source, sizes: tuple[int, ...]) -> frozenset[int]:

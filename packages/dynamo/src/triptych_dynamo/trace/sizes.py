@@ -57,7 +57,7 @@ def symbolic_dims(
         mark = marks.get(dim)
         if mark is not None and mark.kind == "static":
             continue
-        size = _size(obj, dim, mark, TensorSizeSource(source, dim) in history.backed)
+        size = _size(obj, dim, mark, history.exporting or TensorSizeSource(source, dim) in history.backed)
         if size is not None:
             sizes[dim] = size
     return sizes
