@@ -24,6 +24,10 @@ def traced(fn, arguments):
     return gm
 
 
+def run(gm, **options):
+    return triptych_inductor.run_front_passes(gm, {"channels_last": "always", **options})
+
+
 def weights(*sizes):
     return [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in sizes]
 
@@ -68,7 +72,7 @@ def test_right_and_in_eagers_layout_outside(name):
     torch.manual_seed(0)
     fn, given = PROGRAMS[name], arguments()
     gm = traced(fn, given)
-    changed, counts = triptych_inductor.run_front_passes(gm)
+    changed, counts = run(gm)
     assert counts == {"channels_last": 2}
     results = [r if isinstance(r, tuple) else (r,) for r in (fn(*given), changed(*given))]
     for eager, ours in zip(*results, strict=True):
@@ -81,7 +85,7 @@ def test_right_and_in_eagers_layout_outside(name):
 
 def test_all_between_is_channels_last():
     given = arguments()
-    changed, _ = triptych_inductor.run_front_passes(traced(pooled, given))
+    changed, _ = run(traced(pooled, given))
     FakeTensorProp(changed).propagate(*given)
     images = [n.meta["val"] for n in changed.graph.nodes if n.op != "placeholder" and n.meta["val"].ndim == 4]
     assert len(images) > 5 and all(v.is_contiguous(memory_format=torch.channels_last) for v in images)
@@ -89,20 +93,21 @@ def test_all_between_is_channels_last():
 
 def left_alone(fn, given, **options):
     gm = traced(fn, given)
-    return triptych_inductor.run_front_passes(gm, options) == (gm, {})
+    return run(gm, **options) == (gm, {})
 
 
 def test_what_is_left_alone(monkeypatch):
     given = arguments()
     assert left_alone(block, [a.detach() for a in given])  # nothing to differentiate
     assert left_alone(block, given, channels_last="never")
+    assert left_alone(block, given, channels_last="auto")
     assert left_alone(block, given, exclude_passes=("channels_last",))
     assert left_alone(turned, given)  # strides of its own
     assert left_alone(twice, given)  # outputs that share memory
     assert left_alone(lambda x, w: F.conv1d(x, w), [torch.randn(2, 4, 9, dtype=torch.float64), *weights((6, 4, 3))])
     with torch.no_grad():
         gm = traced(block, given)
-        assert triptych_inductor.run_front_passes(gm) == (gm, {})
+        assert run(gm) == (gm, {})
     monkeypatch.setitem(channels_last.DTYPES, "cpu", frozenset({torch.bfloat16}))
     assert left_alone(block, given)
 
@@ -117,7 +122,7 @@ def test_modules_are_kept():
             return F.conv2d(x, w) * self.scale
 
     net, given = Net(), [torch.randn(2, 4, 5, 5, dtype=torch.float64), *weights((6, 4, 3, 3))]
-    changed, counts = triptych_inductor.run_front_passes(traced(net, given))
+    changed, counts = run(traced(net, given))
     assert counts
     changed(*given).sum().backward()
     assert net.scale.grad is not None

@@ -98,7 +98,7 @@ def run_front_passes(
     >>> gm, counts = run_front_passes(gm)
     """
     chosen, counts = Options.make(options), {}
-    excluded = {*chosen.exclude_passes, *(("channels_last",) if chosen.channels_last == "never" else ())}
+    excluded = {*chosen.exclude_passes, *(("channels_last",) if chosen.channels_last != "always" else ())}
     for name, fn in FRONT_PASSES.items():
         if name not in excluded:
             gm, found = fn(gm)
