@@ -20,8 +20,8 @@ class Options:
     inplace_buffers: let kernels overwrite memory of dead buffers.
     max_fusion_nodes: cap on loop nodes in one kernel.
     local_row_limit: largest row (elements) that is kept in a kernel's local array between its stages.
-    channels_last: lay out convolutions channels-last ("auto": graphs without gradients; "always": differentiated ones on
-    GPUs too; "never").
+    channels_last: lay out convolutions channels-last ("auto": graphs without gradients; "always": differentiated ones
+    on GPUs too; "never").
     size_asserts: check sizes and strides of inputs at each call.
     interpret: run kernels in the reference interpreter instead of compiled code (slow; for cross-checks).
     threads: number of threads that code is planned for (0: torch.get_num_threads()).
