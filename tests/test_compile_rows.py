@@ -7,6 +7,7 @@ import warnings
 import pytest
 import torch
 import triptych
+import triptych_dynamo
 from torch import nn
 
 
@@ -33,6 +34,19 @@ def test_sizes(settings, sizes, graphs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         assert sizes_and_graphs(sizes, **settings) == graphs
+
+
+@pytest.mark.parametrize("name", ["shapes_spec", "dynamic_shapes"])
+def test_declared_sizes_cost_one_compile(name):
+    def fn(x, y):
+        return x.sum(0) + y.sum(0)
+
+    batch = triptych_dynamo.Dim("batch")
+    compiled = triptych.compile(fn, **{name: {"x": [batch, None], "y": [batch, None]}})
+    for n in (4, 5, 9):
+        x, y = torch.randn(n, 3), torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x, y), fn(x, y))
+    assert len(triptych.report(compiled).graphs) == 1
 
 
 def test_the_limit_is_announced_and_is_an_error_when_asked_for():

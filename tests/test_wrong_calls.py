@@ -133,6 +133,9 @@ WRONG = {
         compiled(on_recompile_limit="stop"), errors.ConfigError, "'stop'", "known: eager, error, generalise"
     ),
     "unknown argument": Wrong(compiled(fullgrph=True), TypeError, "fullgrph", "unexpected keyword argument"),
+    "both names of one argument": Wrong(
+        compiled(shapes_spec={}, dynamic_shapes={}), errors.InvalidOptionError, "shapes_spec", "give one of them"
+    ),
     "a class": Wrong(lambda: triptych.compile(torch.nn.Linear), TypeError, "Linear", "function, method, module"),
     "a number": Wrong(lambda: triptych.compile(5), TypeError, "5", "function, method, module"),
     # when it is called

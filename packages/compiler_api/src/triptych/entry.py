@@ -12,6 +12,7 @@ from torch import nn
 from triptych_dynamo.lazy import LazyModule
 
 from triptych import backends, logs, modules, support
+from triptych.errors import InvalidOptionError
 from triptych.reports import ATTRIBUTE, Report
 from triptych.settings import Backend, Keywords, Settings
 
@@ -38,6 +39,7 @@ def compile(
     on_recompile_limit: str | None = None,
     on_error: str | None = None,
     shapes_spec: Any = None,
+    dynamic_shapes: Any = None,
 ) -> Any:
     """A faster form of a function, method or module, which behaves as the original does.
 
@@ -57,6 +59,7 @@ def compile(
     on_recompile_limit: "generalise" makes symbolic what differed, "error" raises, "eager" runs the code eagerly.
     on_error: "eager" runs a graph eagerly, with a warning, where the compiler itself fails; "raise" shows the failure.
     shapes_spec: which sizes and integers of the parameters vary: `{"x": [triptych_dynamo.Dim("batch"), None]}`.
+        dynamic_shapes: the same, by its newer name. Not both.
 
     What is None comes from `triptych.compiler.config`. `options` may hold `guard_filter_fn`, a function that says which
     guards to keep.
@@ -71,9 +74,11 @@ def compile(
         ...     return 0.5 * x * (1 + torch.erf(x / 2**0.5))
         >>> model = triptych.compile(model, fullgraph=True)
     """
+    if shapes_spec is not None and dynamic_shapes is not None:
+        raise InvalidOptionError("shapes_spec and dynamic_shapes are one argument with two names: give one of them")
     settings = Settings(
         *(fullgraph, dynamic, backend, mode, options, disable, name, recompile_limit, on_error, on_recompile_limit),
-        shapes_spec=shapes_spec,
+        shapes_spec=shapes_spec if dynamic_shapes is None else dynamic_shapes,
     )
     if model is None:
         return functools.partial(_compile, settings=settings)

@@ -35,6 +35,7 @@ class Keywords(TypedDict, total=False):
     on_recompile_limit: str | None
     on_error: str | None
     shapes_spec: Any
+    dynamic_shapes: Any
 
 
 @dataclasses.dataclass(frozen=True)
