@@ -10,6 +10,7 @@ import torch
 from torch.fx import Node
 from torch.utils._pytree import TreeSpec, tree_flatten
 from triptych_aot_autograd import AotError, RuntimePlan, min_cut_partition
+from triptych_aot_autograd._torch_compat import compiling_flag
 from triptych_aot_autograd.descriptions import InputDesc
 from triptych_aot_autograd.joint_graph import JointGraph
 from triptych_aot_autograd.partition.parts import Partition
@@ -62,7 +63,7 @@ class _Program:
         leaves = [next(tensors) if isinstance(leaf, torch.Tensor) else leaf for leaf in arguments.leaves]
         parameters = inputs[: len(arguments.parameters.tensors)]
         self._mark(parameters, recorder)
-        with arguments.holding(inputs[:count]):
+        with arguments.holding(inputs[:count]), compiling_flag():
             outcome = self.fn(*arguments.rebuilt(leaves))
             buffers = self._assigned(inputs[len(parameters) : count])
         flat, self.out_spec = tree_flatten(outcome)
