@@ -8,7 +8,6 @@ Bytes are those of a perfect kernel: each input read once, each output written o
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import time
 import traceback
 from collections.abc import Callable
@@ -20,8 +19,6 @@ import torch
 import torch.nn.functional as F
 import triptych_inductor
 from torch.fx.experimental.proxy_tensor import make_fx
-from triptych_inductor import backends
-from triptych_inductor.schedule import columns
 
 from tools.gpu import common
 
@@ -222,12 +219,7 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--tune", action="store_true", help="time candidate layouts, and print what was tried")
-    parser.add_argument("--pairs", action="store_true", help="column sums beside row kernels")
     given = parser.parse_args()
-    if given.pairs:
-        own = backends.CODE_GENERATORS["cuda"]
-        backends.CODE_GENERATORS["cuda"] = dataclasses.replace(own, pairs=True)
-        columns.LONGEST_ROW = 8192
     clock = common.Clock(given.seconds)
     bandwidth = common.copy_bandwidth()
     rows: list[dict[str, Any]] = []

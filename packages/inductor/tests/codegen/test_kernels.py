@@ -126,25 +126,33 @@ def test_random_kernels_agree_with_the_interpreter(store, isa):
             torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True, msg=message)
 
 
-def gather_kernel(check=True):
+def gather_kernel(check=("index", 0)):
     def body(i, r):
         at = ops.indirect(ops.load("index", i[0]), 10, check)
         ops.store("y", i[0], ops.load("x", at))
 
     inputs = [TensorArg("index", I64, 40), TensorArg("x", F32, 10)]
-    return Kernel(f"gather_{check}", CPU, (40,), (), [Stage(body, False)], inputs, [TensorArg("y", F32, 40)])
+    return Kernel(f"gather_{check[0]}", CPU, (40,), (), [Stage(body, False)], inputs, [TensorArg("y", F32, 40)])
 
 
-@pytest.mark.parametrize(("check", "error"), [(True, IndexError), ("runtime", RuntimeError)])
+@pytest.mark.parametrize(
+    ("check", "error", "text"),
+    [
+        (("index", 2), IndexError, "index {} is out of bounds for dimension 2 with size 10"),
+        (("gather", 1), RuntimeError, "index {} is out of bounds for dimension 1 with size 10"),
+        (("table", 0), IndexError, "index out of range in self"),
+        (("class", 0), IndexError, "Target {} is out of bounds."),
+    ],
+)
 @pytest.mark.parametrize("position", [0, 17, 39])
-def test_index_out_of_range_raises(store, check, error, position):
-    call = compile_kernels([gather_kernel(check)], store=store).result()[f"gather_{check}"]
-    index, x, y = torch.randint(-10, 10, (40,)), torch.randn(10), torch.empty(40)
+def test_index_out_of_range_raises(store, check, error, text, position):
+    call = compile_kernels([gather_kernel(check)], store=store).result()[f"gather_{check[0]}"]
+    index, x, y = torch.randint(-10 if check[0] == "index" else 0, 10, (40,)), torch.randn(10), torch.empty(40)
     call(index, x, y)
     assert torch.equal(y, x[index])
-    for wrong in (10, -11, 2**40):
+    for wrong in (10, -11, 2**40, *(() if check[0] == "index" else (-1,))):
         index[position] = wrong
-        with pytest.raises(error, match=f"index {wrong} is out of bounds for dimension with size 10"):
+        with pytest.raises(error, match=text.format(wrong)):
             call(index, x, y)
 
 

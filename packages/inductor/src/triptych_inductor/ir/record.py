@@ -27,7 +27,7 @@ class IndexRecorder(RecordingHandler):
         self.dtypes = dtypes  # type: ignore[assignment]
         self._evaluated: list[dict[tuple[int, tuple[Index, ...]], Value]] = [{}]
 
-    def indirect(self, value: Value, size: Any, check: bool = True) -> Index:  # type: ignore[override]
+    def indirect(self, value: Value, size: Any, check: tuple[str, int] | None = ("index", 0)) -> Index:  # type: ignore[override]
         node = self._pure("indirect", (value,), (size, check), torch.int64)
         return Index({Indirect(node.number, size): 1})
 

@@ -42,7 +42,7 @@ class OpsHandler:
     def index_expr(self, expr: Any, dtype: torch.dtype) -> Any:
         return self._unsupported("index_expr")
 
-    def indirect(self, value: Any, size: Any, check: bool | str = True) -> Any:
+    def indirect(self, value: Any, size: Any, check: tuple[str, int] | None = ("index", 0)) -> Any:
         return self._unsupported("indirect")
 
     def masked(self, mask: Any, body: Callable[[], Any], other: Any) -> Any:
@@ -250,7 +250,7 @@ class RecordingHandler(OpsHandler):
     def index_expr(self, expr: Any, dtype: torch.dtype) -> Value:
         return self._pure("index_expr", (), (expr,), dtype)
 
-    def indirect(self, value: Value, size: Any, check: bool | str = True) -> sympy.Symbol:
+    def indirect(self, value: Value, size: Any, check: tuple[str, int] | None = ("index", 0)) -> sympy.Symbol:
         node = self._pure("indirect", (value,), (size, check), torch.int64)
         symbol = sympy.Symbol(f"indirect{node.number}", integer=True, nonnegative=True)
         self.indirect_values[symbol] = node

@@ -15,6 +15,7 @@ import torch
 
 from triptych_inductor.loops.handlers import OpsHandler, install, loop_variables
 from triptych_inductor.loops.kernel import Kernel
+from triptych_inductor.loops.table import wraps
 
 _UNARY = {
     "neg": torch.neg,
@@ -109,15 +110,16 @@ class _Grid(OpsHandler):
     def index_expr(self, expr: Any, dtype: torch.dtype) -> torch.Tensor:
         return self.address(expr).to(dtype)
 
-    def indirect(self, value: torch.Tensor, size: Any, check: bool | str = True) -> sympy.Symbol:
+    def indirect(self, value: torch.Tensor, size: Any, check: tuple[str, int] | None = ("index", 0)) -> sympy.Symbol:
         extent = int(self.address(size))
         place = value.to(torch.int64)
-        place = torch.where(place < 0, place + extent, place)
+        if wraps(check):
+            place = torch.where(place < 0, place + extent, place)
         if check:
             wrong = (place < 0) | (place >= extent)
             mask = self._active()
             if bool((wrong if mask is None else wrong & mask).any()):
-                raise (RuntimeError if check == "runtime" else IndexError)("index out of range")
+                raise (RuntimeError if check[0] == "gather" else IndexError)("index out of range")
         symbol = sympy.Symbol(f"indirect_{self._indirect}", integer=True)
         self._indirect += 1
         self.symbols[symbol] = place

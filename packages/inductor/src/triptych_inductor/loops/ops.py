@@ -44,10 +44,12 @@ def index_expr(expr: Any, dtype: torch.dtype) -> Any:
     return _slot.get().index_expr(expr, dtype)
 
 
-def indirect(value: Any, size: Any, check: bool | str = True) -> Any:
-    """A loaded integer as an index into an axis of `size`: negative ones wrap, others out of range raise IndexError.
+def indirect(value: Any, size: Any, check: tuple[str, int] | None = ("index", 0)) -> Any:
+    """A loaded integer as an index into an axis of `size`; one out of range raises IndexError.
 
-    check: True, False (in range for certain), or "runtime" (RuntimeError instead of IndexError, as `gather` raises).
+    check: None (in range for certain), or what is said of one out of range: (kind, dimension), where kind is "index",
+    "gather" (a RuntimeError), "table" (a row of an embedding) or "class" (a label). Only with "index" and None do
+    negative numbers count from the end.
     """
     return _slot.get().indirect(value, size, check)
 

@@ -149,3 +149,8 @@ def scan_dtypes(kind: str, dtype: torch.dtype) -> tuple[torch.dtype, ...]:
     if kind not in SCANS or dtype not in SCANS[kind][0]:
         raise TypeError(f"no scan {kind!r} of {dtype}; known: {', '.join(SCANS)}")
     return (dtype, torch.int64) if SCANS[kind][1] else (dtype,)
+
+
+def wraps(check: tuple[str, int] | None) -> bool:
+    """Whether negative numbers count from the end, for an `indirect` with this `check`."""
+    return check is None or check[0] == "index"

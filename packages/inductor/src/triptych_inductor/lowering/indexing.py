@@ -22,11 +22,8 @@ aten = torch.ops.aten
 INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 
 
-def position(index: LazyTensor, indices: Indices, size: Any, check: bool | str = True) -> Index:
-    """A loaded index into an axis of `size`, wrapped and checked at run time.
-
-    `check`: True raises IndexError, "runtime" RuntimeError, as the op does in eager.
-    """
+def position(index: LazyTensor, indices: Indices, size: Any, check: tuple[str, int] | None) -> Index:
+    """A loaded index into an axis of `size`, checked at run time; `check` as in `ops.indirect`."""
     return ops.indirect(ops.cast(index.at(indices), torch.int64), size, check)
 
 
@@ -41,7 +38,7 @@ def embedding(ctx: Context, weight: LazyTensor, index: LazyTensor, *_: Any) -> L
     stored(weight)
 
     def recipe(i: Indices) -> Value:
-        place = _class_index(ops.cast(index.at(i[:-1]), torch.int64), weight.size[0])
+        place = position(index, i[:-1], weight.size[0], ("table", 0))
         return weight.at((place, i[-1]))
 
     size = as_extents(ctx.expected.shape)
@@ -56,7 +53,7 @@ def gather(ctx: Context, x: LazyTensor, dim: int, index: LazyTensor, *, sparse_g
     stored(x)
 
     def recipe(i: Indices) -> Value:
-        place = position(index, i, x.size[dim], "runtime")
+        place = position(index, i, x.size[dim], ("gather", dim))
         return x.at((*i[:dim], place, *i[dim + 1 :]))
 
     return LazyTensor(x.builder, index.size, x.dtype, x.device, recipe, parents=(x, index), weight=3)
@@ -71,7 +68,7 @@ def index_select(ctx: Context, x: LazyTensor, dim: int, index: LazyTensor) -> An
     size = as_extents(ctx.expected.shape)
 
     def recipe(i: Indices) -> Value:
-        place = position(index, (i[dim],) if index.ndim else (), x.size[dim])
+        place = position(index, (i[dim],) if index.ndim else (), x.size[dim], ("table", dim))
         return x.at((*i[:dim], place, *i[dim + 1 :]))
 
     return LazyTensor(x.builder, size, x.dtype, x.device, recipe, parents=(x, index), weight=3)
@@ -92,11 +89,14 @@ class Places:
         rest = [e for d, e in enumerate(x.size) if d not in self.dims]
         self.size = (*rest[: self.front], *self.tensors[0].size, *rest[self.front :])
 
-    def source(self, i: Indices, check: bool = True) -> Indices:
+    def source(self, i: Indices, checked: bool = True) -> Indices:
         """The element of `x` for a point of the result."""
         at = i[self.front : self.front + self.index_ndim]
         rest = iter((*i[: self.front], *i[self.front + self.index_ndim :]))
-        places = {d: position(t, at, self.x.size[d], check) for d, t in zip(self.dims, self.tensors, strict=True)}
+        places = {
+            d: position(t, at, self.x.size[d], ("index", k) if checked else None)  # eager counts indexed dimensions
+            for k, (d, t) in enumerate(zip(self.dims, self.tensors, strict=True))
+        }
         return tuple([places[d] if d in places else next(rest) for d in range(self.x.ndim)])
 
 
@@ -154,7 +154,7 @@ def scatter_value(ctx: Context, x: LazyTensor, dim: int, index: LazyTensor, valu
     target = _fresh_copy(x, _expected_strides(ctx, x))
 
     def body(i: Indices) -> None:
-        place = position(index, i, x.size[dim], "runtime")
+        place = position(index, i, x.size[dim], ("gather", dim))
         ops.store(target.buffer.name, address(target, (*i[:dim], place, *i[dim + 1 :])), constant(value, x.dtype))
 
     builder.scatter(target, index.size, body, x.device)
@@ -209,10 +209,8 @@ def nll_loss_forward(
 
 
 def _class_index(label: Value, classes: Any) -> Index:
-    """A class label as an index: negative ones are out of range, not wrapped."""
-    negative = ops.lt(label, ops.constant(0, torch.int64))
-    beyond = ops.index_expr(Index.of(classes), torch.int64)
-    return ops.indirect(ops.where(negative, beyond, label), classes, True)
+    """A class label as an index."""
+    return ops.indirect(label, classes, ("class", 0))
 
 
 @register_lowering(aten.nll_loss_backward)

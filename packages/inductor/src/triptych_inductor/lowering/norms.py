@@ -161,9 +161,9 @@ def _layer_norm_input_grad(
 ) -> LazyTensor:
     scaled = grad if weight is None else pointwise(ops.mul, grad, weight, dtype=acc, compute=acc)
     normed = pointwise(formula(lambda v, m, r: (v - m) * r), x, mean_, rstd, dtype=acc, compute=acc, weight=2)
-    first = reduce("sum", scaled, dims, acc, True)
     product = pointwise(ops.mul, scaled, normed, dtype=acc, compute=acc)
-    second = reduce("sum", product, dims, acc, True)
+    second = reduce("sum", product, dims, acc, True)  # first: it shares both tensors with what came before
+    first = reduce("sum", scaled, dims, acc, True)
     fn = formula(lambda g, n, a, b, r, c: r * (g - (a / c + n * (b / c))))  # one division a row, not an element
     return pointwise(fn, scaled, normed, first, second, rstd, count, dtype=x.dtype, compute=acc, weight=8)
 

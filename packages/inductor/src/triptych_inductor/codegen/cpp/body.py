@@ -21,6 +21,9 @@ from triptych_inductor.codegen.cpp.text import op_section, op_text
 from triptych_inductor.codegen.cpp.types import TYPES, cast_text, literal
 from triptych_inductor.loops.handlers import STORES, Value
 
+FAILURE_CODES = {"index": 1, "gather": 3, "table": 4, "class": 5}
+"""What an index out of range is: the codes of `Failure` in `header/support.h`."""
+
 _NO_SYMBOLS: frozenset[sympy.Symbol] = frozenset()
 
 
@@ -181,7 +184,7 @@ class BodyWriter:
         name = f"{self.prefix}at{node.number}"
         index = cast_text(self.text_of[value.number], value.dtype, torch.int64)  # type: ignore[arg-type]
         function = "checked" if check else "wrapped"
-        code = "<3>" if check == "runtime" else ""
+        code = f"<{FAILURE_CODES[check[0]]}, {check[1]}>" if check else ""
         last = ", failure" if check else ""
         if self.uniform(node):
             return [f"const long {name} = {function}_index{code}(lane0({index}), {self.printer(size)}{last});"]

@@ -62,7 +62,7 @@ def row_layout(kernel: Kernel, facts: DeviceFacts) -> Layout:
 
 
 def walking_programs(rows: int, depth: int, each: int, facts: DeviceFacts) -> int:
-    """Programs that walk `rows` in tiles of `depth`: about `each` a processor, a few less if then no tile is partial."""
+    """Programs that walk `rows` in tiles of `depth`: about `each` a processor, fewer if then no tile is partial."""
     most = max(min(each * facts.processors, -(-rows // (4 * depth))), 1)
     whole = (p for p in range(most, most - most // 10 - 1, -1) if rows % (p * depth) == 0)
     return next(whole, most)

@@ -112,15 +112,11 @@ def _row_reduction(
     rows = extent_hint(total(_outer(dims)))
     length = extent_hint(reduction.numel)
     if length > 8192 and rows >= 4 * facts.processors and is_one_loop(stages):
-        # Half the time of whole rows in registers, which leave one program on a processor (32768 wide, H200).
-        blocks = {d.letter: 1 for d in _outer(dims)} | {"r": 4096}
-        each = sum(a.itemsize for a in found if not a.is_store and not reduction.symbols.isdisjoint(a.strides))
-        stages_ = stages_that_fit(3, 4096 * each, facts)
-        return Layout(dims, blocks, LOOPED, warps_for(4096, 16, facts), num_stages=stages_, wide=wide)
+        return _online_rows(dims, reduction, found, rows, facts, wide)
     passes = sum(1 for s in stages if s.stage.reduced)
     longest = _LONGEST_ROW if passes > 1 else 8192  # a single pass streams as well in blocks
     if isinstance(reduction.numel, int) and power_of_2(length) <= longest and not _few_rows(rows, length, facts):
-        return _whole_rows(dims, reduction, rows, stages, facts, wide)
+        return _whole_rows(dims, reduction, found, rows, stages, facts, wide)
     piece = _SCATTERED_PIECE if _is_scattered(found, reduction) else _SPLIT_ROW
     splits = _splits(rows, length, piece, facts)
     block = min(power_of_2(length), 4096 if splits == 1 or length > 65536 else 2048, piece)
@@ -136,6 +132,7 @@ def _few_rows(rows: int, length: int, facts: DeviceFacts) -> bool:
 def _whole_rows(
     dims: tuple[TileDim, ...],
     reduction: TileDim,
+    found: Sequence[Access],
     rows: int,
     stages: Sequence[StageFacts],
     facts: DeviceFacts,
@@ -151,11 +148,31 @@ def _whole_rows(
         and rows // (2 * blocks[fastest.letter]) >= 2 * facts.processors
     ):
         blocks[fastest.letter] *= 2
-    # Positions of extremes cost three steps across threads: fewer threads, each with more of the row (4096 wide: .93
-    # of the copy instead of .82 on an H200).
+    # Steps across threads cost less with fewer threads that have more of the row each, as long as it fits into their
+    # registers: 4096 wide on an H200, argmax .93 of the copy instead of .82, softmax forward and backward .98, not .92.
+    few = len([a for a in found if not reduction.symbols.isdisjoint(a.strides)]) <= 4
     positions = any(n.attrs[0] in ORDERED_REDUCTIONS for s in stages for n in s.reductions)
-    each = 16 if row <= 16384 and not (positions and row >= 1024) else 32
+    each = 32 if row > 16384 or (few and row >= (1024 if positions else 2048)) else 16
     return Layout(dims, blocks, PERSISTENT, warps_for(_elements(blocks), each, facts), wide=wide)
+
+
+def _online_rows(
+    dims: tuple[TileDim, ...],
+    reduction: TileDim,
+    found: Sequence[Access],
+    rows: int,
+    facts: DeviceFacts,
+    wide: bool,
+) -> Layout:
+    """A row to a program of as few warps as fill the processors: each block's maximum is waited for by all of them.
+
+    Rows of 32768 on an H200: one warp .98 of the copy, eight .75, whole rows in 32 warps .59.
+    """
+    warps = min(power_of_2(-(-16 * facts.processors // rows)), 8)
+    block = 16 * warps * facts.family.warp_size
+    each = sum(a.itemsize for a in found if not a.is_store and not reduction.symbols.isdisjoint(a.strides))
+    blocks = {d.letter: 1 for d in _outer(dims)} | {"r": block}
+    return Layout(dims, blocks, LOOPED, warps, num_stages=stages_that_fit(3, block * each, facts), wide=wide)
 
 
 def stages_that_fit(wanted: int, tile_bytes: int, facts: DeviceFacts) -> int:

@@ -19,6 +19,7 @@ from triptych_inductor.codegen.triton.text_math import OP_TEXT
 from triptych_inductor.codegen.triton.text_pointwise import KEEPS_BOOL, cast_text
 from triptych_inductor.codegen.triton.writer import HEAD, LOOP, KernelContext, Text, Writer
 from triptych_inductor.loops.handlers import Value
+from triptych_inductor.loops.table import wraps
 
 ATOMIC_ADD = frozenset(
     {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint32, torch.uint64}
@@ -154,9 +155,10 @@ class NodeWriter(Writer):
         size, check = node.attrs
         value = self.get(stage, node.args[0])
         extent = self.extent(size)
-        wrapped = self.assign(
-            f"tl.where({value.name} < 0, {value.name} + {extent}, {value.name})", torch.int64, value.dims, value.place
-        )
+        wrapped = value
+        if wraps(check):
+            text = f"tl.where({value.name} < 0, {value.name} + {extent}, {value.name})"
+            wrapped = self.assign(text, torch.int64, value.dims, value.place)
         if check:
             self.checked = True
             inside = f"({wrapped.name} >= 0) & ({wrapped.name} < {extent})"

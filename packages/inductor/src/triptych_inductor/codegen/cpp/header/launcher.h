@@ -53,8 +53,11 @@ static Object *launch(Object *self, Object *const *arguments, long given) {
   row->run(values, &failure);
   PyEval_RestoreThread(state);
   if (failure.code == 1 || failure.code == 3)
-    return PyErr_Format(failure.code == 1 ? PyExc_IndexError : PyExc_RuntimeError, "index %ld is out of bounds for dimension with size %ld",
-                        failure.value, failure.size);
+    return PyErr_Format(failure.code == 1 ? PyExc_IndexError : PyExc_RuntimeError,
+                        "index %ld is out of bounds for dimension %ld with size %ld", failure.value, failure.dimension,
+                        failure.size);
+  if (failure.code == 4) return PyErr_Format(PyExc_IndexError, "index out of range in self");
+  if (failure.code == 5) return PyErr_Format(PyExc_IndexError, "Target %ld is out of bounds.", failure.value);
   if (failure.code == 2) return PyErr_Format(PyExc_RuntimeError, "ZeroDivisionError");
   Py_IncRef(&_Py_NoneStruct);
   return &_Py_NoneStruct;

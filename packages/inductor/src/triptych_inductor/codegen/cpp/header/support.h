@@ -1,24 +1,27 @@
 // What every unit shares: failures, checked indices, writes that add, the thread pool, and the entry from Python.
 
-struct Failure { long code, value, size; };  // code 1: index out of range; 2: integer division by zero; 3: as 1, but a RuntimeError
+// code 1: index out of range of a dimension; 2: integer division by zero; 3: as 1, but a RuntimeError; 4: a row of a
+// table that is not there; 5: a class that is not there. Only with 1 do negative numbers count from the end.
+struct Failure { long code, value, dimension, size; };
 extern "C" { static int (*max_threads)(); static void (*gomp_parallel)(void (*)(void *), void *, unsigned, unsigned);
 static int (*thread_number)(); static int (*thread_count)(); }
 
-template <int CODE = 1> INL long checked_index(long i, long size, Failure *failure) {
-  long j = i < 0 ? i + size : i;
+template <int CODE, int DIMENSION> INL long checked_index(long i, long size, Failure *failure) {
+  long j = CODE == 1 && i < 0 ? i + size : i;
   if (__builtin_expect(j < 0 || j >= size, 0)) {
     failure->code = CODE;
     failure->value = i;
+    failure->dimension = DIMENSION;
     failure->size = size;
     return 0;
   }
   return j;
 }
 INL long wrapped_index(long i, long size) { return i < 0 ? i + size : i; }
-template <int CODE = 1> INL void checked_indices(long *at, i64 v, long size, mask active, Failure *failure) {
+template <int CODE, int DIMENSION> INL void checked_indices(long *at, i64 v, long size, mask active, Failure *failure) {
   long t[N];
   store(t, v);
-  for (int l = 0; l < N; l++) at[l] = active[l] ? checked_index<CODE>(t[l], size, failure) : 0;
+  for (int l = 0; l < N; l++) at[l] = active[l] ? checked_index<CODE, DIMENSION>(t[l], size, failure) : 0;
 }
 INL void wrapped_indices(long *at, i64 v, long size, mask active) {
   long t[N];
