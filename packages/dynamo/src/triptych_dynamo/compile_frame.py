@@ -20,7 +20,14 @@ from triptych_dynamo.emit.continuation import Layout
 from triptych_dynamo.emit.cut import Cut
 from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body, takes_list
 from triptych_dynamo.emit.result_tree import NoTree, result_tree
-from triptych_dynamo.errors import GraphBreakError, RestartTrace, TracedException, TracerFault, Unsupported
+from triptych_dynamo.errors import (
+    ConstraintViolationError,
+    GraphBreakError,
+    RestartTrace,
+    TracedException,
+    TracerFault,
+    Unsupported,
+)
 from triptych_dynamo.interpreter.entry import Entry
 from triptych_dynamo.trace.modes import guard_modes, preserved_modes
 from triptych_dynamo.trace.plan import CutHere, Plan
@@ -220,7 +227,7 @@ def _run_guarded(frame: Frame) -> tuple[Value | None, CutHere | None]:
     trace = frame.trace
     try:
         return _run(frame)
-    except (TracedException, Unsupported, RestartTrace):
+    except (TracedException, Unsupported, RestartTrace, ConstraintViolationError):
         raise
     except RecursionError as error:
         raise Unsupported("recursion", "the tracer ran out of stack") from error

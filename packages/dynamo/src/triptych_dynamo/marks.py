@@ -34,6 +34,10 @@ class Mark:
     shape_id: Any = None
     specialize_on: tuple[Predicate, ...] = ()
 
+    def allows(self, size: int) -> bool:
+        """Whether the size is within the bounds."""
+        return (self.least is None or size >= self.least) and (self.most is None or size <= self.most)
+
 
 # kind -> the attributes that hold such dimensions: ours, and torch's
 _DIMENSIONS: dict[str, tuple[str, ...]] = {

@@ -21,7 +21,7 @@ from triptych_dynamo._torch_compat import (
     symbolic_float,
     symbolic_int,
 )
-from triptych_dynamo.errors import RestartTrace, StaticSizesWarning
+from triptych_dynamo.errors import ConstraintViolationError, RestartTrace, StaticSizesWarning
 from triptych_dynamo.guards.facts import ShapeFact
 from triptych_dynamo.guards.number_facts import truth_fact
 from triptych_dynamo.guards.shape_program import INT64_MAX, INT64_MIN
@@ -267,6 +267,17 @@ class Shapes:
         if sources:
             self.history.backed.update(sources)
             raise RestartTrace
+
+    def grant(self, expression: Any, line: str) -> None:
+        """torch's functions took this for granted about open sizes: a guard, if it holds in this call."""
+        values = {symbol: sympy.sympify(value) for symbol, value in self.values.items()}
+        if expression.xreplace(values) is sympy.false:
+            self.keep_backed(expression.free_symbols)
+            names = "; ".join(f"{s} is {self.sources[s][0]}" for s in sorted(expression.free_symbols, key=str))
+            raise ConstraintViolationError(
+                f"sizes that are marked as unbacked do not fulfil what is needed at {line}: {expression}, where {names}"
+            )
+        self.granted.append(Condition(expression, line))
 
     def give_in(self, error: Exception) -> None:
         """The backend failed: trace again with backed sizes in place of open ones, then with constants."""

@@ -64,6 +64,8 @@ def symbolic_dims(
 
 
 def _size(obj: torch.Tensor, dim: int, mark: Mark | None, backed: bool) -> Size | None:
+    if mark is not None and not mark.allows(obj.shape[dim]):
+        mark = None
     if mark is not None and mark.kind == "unbacked":
         return Size(True, mark)
     tiny = obj.shape[dim] in (0, 1)

@@ -286,6 +286,7 @@ class Trace:
 
         Tensors that modules own are taken as they are now relative to each other; pairs with another input are guarded.
         """
+        self.unbacked.before_node(finished=True)
         self.shapes.add_guards(self)
         relax_autograd(self)
         self._guard_distinct()

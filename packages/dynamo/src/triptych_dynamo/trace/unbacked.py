@@ -24,7 +24,6 @@ from triptych_dynamo._torch_compat import (
     written_expression,
 )
 from triptych_dynamo.sources import TensorSizeSource
-from triptych_dynamo.trace.constraints import Condition
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
@@ -61,15 +60,21 @@ class Unbacked:
         return any(symbol not in self.trace.shapes.sources for symbol in number.node.expr.free_symbols)
 
     # -- what calls bring --------------------------------------------------------------------------------------------
-    def before_node(self) -> None:
-        """A call was run on fake tensors: the facts that it takes for granted become checks in front of its node."""
+    def before_node(self, finished: bool = False) -> None:
+        """A call was run on fake tensors: the facts that it takes for granted become checks in front of its node.
+
+        Args:
+            finished: the graph is compiled; what the backend's stages took for granted about inputs is still a guard.
+        """
         found = deferred_checks(self.env)
         new, self._checks = found[self._checks :], len(found)
         for check in new:
             symbols = check.expr.free_symbols
             if all(symbol in self.trace.shapes.sources for symbol in symbols):  # a fact about inputs: a guard
-                self.trace.shapes.granted.append(Condition(check.expr, self.trace.user_line()))
-            elif all(symbol in self.origins or symbol in self.trace.shapes.sources for symbol in symbols):
+                self.trace.shapes.grant(check.expr, self.trace.user_line())
+            elif not finished and all(
+                symbol in self.origins or symbol in self.trace.shapes.sources for symbol in symbols
+            ):
                 self._emit(self.node_of(check.expr), RuntimeError, self._text(check.expr, self.trace.user_line()))
 
     def after_node(self, node: fx.Node, result: Any, how: str) -> None:
