@@ -12,7 +12,7 @@ OPS = {
     "cummax": lambda x, d: tuple(x.cummax(d)),
     "cummin": lambda x, d: tuple(x.cummin(d)),
 }
-DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool]
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool]
 
 
 def check(function, *inputs, dynamic=False, fallbacks=0, **tolerance):
@@ -30,12 +30,11 @@ def _flat(value):
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", list(OPS))
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(n, d) for n in OPS for d in DTYPES if n != "logcumsumexp" or d.is_floating_point]
+)
 def test_axes(name, dtype):
     """All axes of several shapes in one graph, with NaN and infinities in it."""
-    if name == "logcumsumexp" and not dtype.is_floating_point:
-        pytest.skip("floating-point numbers only")
     inputs = []
     for shape in [(7, 100), (3, 5, 17), (1, 40), (0, 3), ()]:
         x = (torch.randn(shape) * 2).to(dtype) if dtype.is_floating_point else torch.randint(0, 5, shape).to(dtype)

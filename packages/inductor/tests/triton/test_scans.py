@@ -59,8 +59,8 @@ def test_walks(kind, layout):
     check(kind, x, LAYOUTS[layout])
 
 
-@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
-@pytest.mark.parametrize("layout", list(LAYOUTS))
+@pytest.mark.parametrize("kind", ["sum", "max"])
+@pytest.mark.parametrize("layout", ["persistent", "looped", "split"])
 def test_integers(kind, layout):
     check(kind, torch.randint(-3, 4, (4, 21)), LAYOUTS[layout])
 
@@ -70,7 +70,7 @@ def test_along_the_slow_axis(layout):
     check("sum", torch.randn(6, 19), layout and LAYOUTS[layout], axis=0)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(1, 7), st.integers(2, 70), st.sampled_from(list(EAGER)), st.sampled_from(sorted(LAYOUTS)))
 def test_sizes(rows, columns, kind, layout):
     check(kind, torch.randn(rows, columns), LAYOUTS[layout])

@@ -143,7 +143,7 @@ def test_column_sums_run_with_rows(rows, columns):
     check_column_sums(rows, columns)
 
 
-@pytest.mark.parametrize("depth,stages", [(4, 1), (8, 3)])
+@pytest.mark.parametrize("depth,stages", [(8, 3)])
 def test_layouts_of_row_walks(monkeypatch, depth, stages):
     """Several rows of a tile are added up in a thread where each has all of a column; loads may run ahead."""
     plain = columns_module.row_layout
