@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import random
@@ -192,3 +193,22 @@ def explicit_generator(x):
 @construct(X, numpy.random.RandomState(3), breaks="attribute")
 def numpy_generator(x, state):
     return x + float(state.rand())
+
+
+@construct(X, breaks="input-output")
+def logger_switched_off_and_on(x):
+    LOG.disabled = True
+    LOG.warning("not shown")
+    LOG.disabled = False
+    LOG.warning("shown")
+    return x + 1
+
+
+@construct(X, breaks="call")
+def printing_to_a_redirected_stream(x):
+    kept = sys.stdout
+    sys.stdout = io.StringIO()
+    print("inside")
+    sys.stdout, text = kept, sys.stdout.getvalue()
+    print("outside")
+    return x + 1, text

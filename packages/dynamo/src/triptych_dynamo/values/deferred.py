@@ -26,6 +26,7 @@ from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.common import constant_of, is_constant_equal, is_scalar, none
 from triptych_dynamo.values.exceptions import ExceptionValue
 from triptych_dynamo.values.namespaces import GlobalsValue
+from triptych_dynamo.values.objects import ObjectValue
 from triptych_dynamo.values.symbolic import SymbolicValue
 from triptych_dynamo.values.tensor import TensorValue
 from triptych_dynamo.values.text import text_of
@@ -107,6 +108,10 @@ def _shown(tx: Frame, value: Value) -> Value:
     return tx.trace.make_dict(pairs)  # names of a format with %(name)s
 
 
+def _is_logger(value: Value) -> bool:
+    return issubclass(value.python_type(), logging.Logger)
+
+
 _METHODS = ("debug", "info", "warning", "error", "critical", "log", "warn")
 _LOGGING = [vars(logging.Logger)[name] for name in _METHODS if name in vars(logging.Logger)]
 _MODULE_LEVEL = [logging.debug, logging.info, logging.warning, logging.error, logging.critical, logging.log]
@@ -116,6 +121,8 @@ def _deferring(function: object) -> None:
     def handler(tx: Frame, *args: Value, **kwargs: Value) -> Value:
         if any(name != "stacklevel" for name in kwargs):
             return tx.unsupported("input-output", f"logging with {', '.join(kwargs)}")
+        if any(isinstance(arg, ObjectValue) and arg.changed for arg in args if _is_logger(arg)):
+            return tx.unsupported("input-output", "a logger is changed in the region and logs afterwards")
         return defer(tx, tx.wrap(function, None), [_shown(tx, arg) for arg in args], kwargs)
 
     builtin(function)(handler)

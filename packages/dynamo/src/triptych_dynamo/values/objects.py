@@ -292,11 +292,13 @@ class ObjectValue(Value):
             return self if self.is_new else self.real
         if self.storage is not None and not isinstance(attributes.defines(self.cls, "__hash__"), FunctionType):
             return self.storage.key(tx)
-        if not self.is_new and not self._changed():
+        if not self.is_new and not self.changed:
             return self.real
         return ProtocolKey(tx, self)
 
-    def _changed(self) -> bool:
+    @property
+    def changed(self) -> bool:
+        """Whether the program changed the object's attributes."""
         return bool(self.written_slots) or (
             self.fields is not None and bool(self.fields.pending or self.fields.rewrite)
         )
