@@ -1,7 +1,7 @@
-"""`python -m tools.warm_start MODEL {infer,train} {triptych,peer}`: CPU seconds of a model's first call in this process.
+"""`python -m tools.warm_start MODEL {infer,train} {triptych,peer}`: CPU seconds of a model's first call.
 
 Imports and a first tiny compile are not counted; compilers that are started count. Run it twice with one cache folder
-(TRIPTYCH_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR): the first run is a cold start, the second a warm one. CPU seconds, and one
+(TRIPTYCH_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR): the first run is a cold start, the second a warm one. CPU seconds and one
 thread, because they stay the same on a busy machine.
 """
 
