@@ -107,17 +107,17 @@ def test_candidates_that_fail_are_left_out(no_device, tmp_path, monkeypatch):
 
     plain = tuning.build
     monkeypatch.setattr(
-        tuning, "build", lambda given, facts: Broken() if "16 warps" in given[0].notes[0] else plain(given, facts)
+        tuning, "build", lambda given, facts: Broken() if "8 warps" in given[0].notes[0] else plain(given, facts)
     )
 
     def seconds(program, built, arguments):
-        if "4 warps" in program.notes[0]:
+        if " 2 warps" in program.notes[0]:
             raise RuntimeError("too many resources requested for launch")
         return 10e-6 if "2048" in program.notes[0] else 20e-6
 
     _, (choice,) = Tuner(H200, seconds, 0, Store("tuning", tmp_path)).tune([softmax(4096, 4096, BF16)])
     failed = [t.layout for t in choice.trials if t.microseconds is None]
-    assert failed and all("16 warps" in text or "4 warps" in text for text in failed)
+    assert failed and all("8 warps" in text or " 2 warps" in text for text in failed)
     assert choice.trials[choice.chosen].microseconds == pytest.approx(10.0) and "failed" in str(choice)
 
 
