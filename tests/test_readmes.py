@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
+PAGES = [ROOT / "docs" / "precompile.md"]
+READMES = [ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md")), *PAGES]
 BLOCK = re.compile(r"^```(python|output)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -25,7 +26,7 @@ def blocks(text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", READMES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", READMES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_examples_run(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = blocks(path.read_text())

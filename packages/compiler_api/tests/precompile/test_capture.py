@@ -1,6 +1,7 @@
 """`capture`: its life, what it refuses, and what it writes (rows p1 to p8, p16 to p18, p21, p22)."""
 
 import collections
+import copy
 import functools
 import os
 import stat
@@ -238,10 +239,12 @@ def test_the_examples_gradients_stay(paths, pair):
 
 
 def test_captures_of_two_threads_do_not_mix(tmp_path, pair):
-    model, x = pair
+    """Each thread with a module of its own: while a capture traces, its modules hold stand-ins."""
+    original, x = pair
     failures = []
 
     def work(number):
+        model = copy.deepcopy(original)
         try:
             here = [tmp_path / f"{number}.py", tmp_path / f"{number}.cache"]
             with pc.capture(
@@ -258,7 +261,7 @@ def test_captures_of_two_threads_do_not_mix(tmp_path, pair):
     for thread in threads:
         thread.join()
     assert not failures
-    assert type(model.weight) is nn.Parameter
+    assert type(original.weight) is nn.Parameter
 
 
 def test_summary(paths, pair):
