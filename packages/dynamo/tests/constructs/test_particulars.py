@@ -144,3 +144,55 @@ def test_level_is_left_after_an_error():
     with pytest.raises(RuntimeError, match="size|dimension|shape"):
         triptych_dynamo.optimize("eager")(fails)(X)
     assert torch._C._functorch.maybe_current_level() is None
+
+
+def test_bodies_of_cond_see_changed_numbers_and_sizes():
+    factor = 2.0
+
+    def fn(x):
+        return torch.cond(x.sum() > 3, lambda v: v.sin() * factor, lambda v: v.cos(), (x,))
+
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(fn)
+    for size, factor in ((3, 2.0), (4, 2.0), (5, 2.0), (5, 3.0), (6, 4.0)):  # noqa: B007
+        torch.testing.assert_close(compiled(torch.ones(size)), fn(torch.ones(size)))
+    assert len(compiled.entries) <= 4
+
+
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_gradients_accumulate_over_calls(size):
+    def step(w, x):
+        loss = (w * x).square().sum()
+        loss.backward()
+        return loss
+
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(step)
+    pairs = [torch.ones(size, requires_grad=True) for _ in range(2)]
+    for _ in range(3):
+        losses = [run(w, torch.arange(float(size))) for run, w in zip((compiled, step), pairs, strict=True)]
+        assert torch.equal(pairs[0].grad, pairs[1].grad) and losses[0].requires_grad == losses[1].requires_grad
+    for loss in losses:
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+
+
+def test_gradients_go_on_before_the_region():
+    def program(y):
+        y.sum().backward()
+        return y * 2
+
+    grads = []
+    for run in (triptych_dynamo.optimize("eager")(program), program):
+        leaf = torch.ones(2, requires_grad=True)
+        run(leaf * 3)
+        grads.append(leaf.grad)
+    assert torch.equal(*grads)
+
+
+def test_hooks_that_a_leaf_brings_run():
+    def program(w):
+        (w * 2).sum().backward()
+        return w.grad
+
+    leaf = torch.ones(2, requires_grad=True)
+    leaf.register_hook(lambda grad: grad * 10)
+    assert torch.equal(triptych_dynamo.optimize("eager")(program)(leaf), torch.full((2,), 20.0))

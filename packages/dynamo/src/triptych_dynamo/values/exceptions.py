@@ -228,7 +228,7 @@ class TracebackValue(Value):
 def _make_exception(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if issubclass(cls, BaseExceptionGroup):
         return _make_group(tx, cls, args, kwargs)
-    made = ExceptionValue(cls, list(args))
+    made = ExceptionValue(cls, list(args))  # type: ignore[arg-type]
     if not isinstance(attributes.defines(cls, "__init__"), FunctionType):
         made.keywords = dict(kwargs)
     return made

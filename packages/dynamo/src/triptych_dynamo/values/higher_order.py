@@ -86,7 +86,17 @@ def tensors_of(tx: Frame) -> Callable[[Value], list[fx.Node]]:
 
 def run_body(tx: Frame, function: Value, args: list[Value]) -> Body:
     """Trace a body on these arguments."""
-    return trace_body(tx, lambda: tx.call(function, args), tensors_of(tx))
+    body = trace_body(tx, lambda: tx.call(function, args), tensors_of(tx))
+    floats = {node: node.meta["val"] for node in body.free if isinstance(node.meta["val"], (torch.SymFloat, float))}
+    if floats:  # torch's operators take none: they are numbers of this run, guarded
+        known = {node: tx.trace.shapes.specialize(tx, sym) for node, sym in floats.items()}
+        for node in body.nodes:
+            node.args = fx.node.map_arg(node.args, lambda used: known.get(used, used))
+            node.kwargs = fx.node.map_arg(node.kwargs, lambda used: known.get(used, used))
+        body.free = [node for node in body.free if node not in known]
+        if any(node in known for node in body.outputs):
+            tx.unsupported("higher-order", "a body of a higher-order operator returns a number")
+    return body
 
 
 def parameter(tx: Frame, like: torch.Tensor, name: str) -> TensorValue:
