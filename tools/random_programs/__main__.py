@@ -22,9 +22,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
-    parser.add_argument(
-        "--backend", default="eager", help="of triptych_dynamo; triptych: the whole stack"
-    )
+    parser.add_argument("--backend", default="eager", help="of triptych_dynamo; triptych: the whole stack")
     parser.add_argument("--shrink", type=int, help="make the program of this seed small and print it")
     parser.add_argument("--show", type=int, help="print the program of this seed, and its difference")
     options = parser.parse_args()
