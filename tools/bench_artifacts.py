@@ -1,13 +1,14 @@
-"""What it takes to start from an artifact on disk: `python -m tools.bench_artifacts [--models encoder gpt2 resnet]`.
+"""What it takes to start from an artifact: `python -m tools.bench_artifacts [--models mlp encoder gpt2 resnet]`.
 
-Each row is a fresh process with an empty cache folder. *load* and *first call* leave imports out; *capture* is the whole
-capturing process's time for tracing, code generation and building. The peer's artifacts are those of
+Each row is two fresh processes with empty cache folders: one captures, one loads. *load* and *first call* leave imports
+out; *capture* is tracing, code generation and building. The peer's artifacts are those of
 `torch.compile(...).aot_compile`, which torch has since 2.10.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -38,6 +39,11 @@ class Logits(torch.nn.Module):
 
 def _model(name: str) -> tuple[torch.nn.Module, tuple]:
     torch.manual_seed(0)
+    if name == "mlp":
+        layers = [
+            torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU(), torch.nn.LayerNorm(256)) for _ in range(8)
+        ]
+        return torch.nn.Sequential(*layers).eval(), (torch.randn(64, 256),)
     if name == "encoder":
         layer = torch.nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True, norm_first=True)
         return torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).eval(), (torch.randn(4, 128, 256),)
@@ -81,9 +87,8 @@ def load(kind: str, name: str, folder: Path) -> dict[str, float]:
 
         loader = lambda: triptych.aot.load_compiled_function(folder / "m.bin")
     else:
-        import torch._dynamo
-        import torch._inductor.compile_fx  # noqa: F401 - imports are not counted
-
+        importlib.import_module("torch._dynamo")  # imports are not counted
+        importlib.import_module("torch._inductor.compile_fx")
         loader = lambda: torch.compiler.load_compiled_function(open(folder / "m.bin", "rb"))
     with torch.no_grad():
         start = time.perf_counter()
@@ -122,7 +127,7 @@ def row(kind: str, name: str) -> str:
 def main() -> None:
     """Prints a table, or, in a child, what a step gives."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="+", default=["encoder", "gpt2", "resnet"])
+    parser.add_argument("--models", nargs="+", default=["mlp", "encoder", "gpt2", "resnet"])
     parser.add_argument("--kinds", nargs="+", default=list(KINDS))
     parser.add_argument("--step", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
