@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -106,7 +107,7 @@ def page(comparisons: list[Comparison]) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:160]
+    return re.sub(r"/\S*/", "", " ".join(text.split()))[:160]
 
 
 def main() -> int:
