@@ -266,7 +266,7 @@ def key_not_in_a_dictionary():
 def keys_of_a_dictionary():
     table = {"a": "x", "b": "y"}
     yield (lambda x: [x * len(name) for name in table]), lambda: (X,)
-    yield lambda: table.update(a="x")
+    yield lambda: table.update(a="z")
     yield lambda: table.update(ccc="z")
 
 
@@ -274,7 +274,7 @@ def keys_of_a_dictionary():
 def order_of_a_dictionary():
     table = {"a": "x", "bb": "y"}
     yield (lambda x: [x * len(name) for name in table]), lambda: (X,)
-    yield lambda: table.update(a="x")
+    yield lambda: table.update(a="z")
     yield lambda: table.update(a=table.pop("a"))
 
 
@@ -282,7 +282,7 @@ def order_of_a_dictionary():
 def order_of_an_ordered_dictionary():
     table = collections.OrderedDict(a="x", bb="y")
     yield (lambda x: [x * len(name) for name in table]), lambda: (X,)
-    yield lambda: table.update(a="x")
+    yield lambda: table.update(a="z")
     yield lambda: table.move_to_end("a")
 
 

@@ -294,7 +294,7 @@ def get_iter(tx: Frame, value: Value) -> Value:
         return value
     if isinstance(value, TensorValue):
         return SnapshotIterator(list(value.iterate(tx)), type(iter(())))
-    if value.is_constant() and isinstance(value.as_constant(), (str, bytes)):
+    if issubclass(value.python_type(), (str, bytes)) and value.is_constant():  # in this order: containers stay unread
         return SnapshotIterator(list(value.iterate(tx)), type(iter(value.as_constant())))
     if supports(value, "__iter__"):
         return value.call_method(tx, "__iter__", [], {})
