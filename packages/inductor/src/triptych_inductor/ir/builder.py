@@ -103,8 +103,8 @@ class Builder:
         tensor.recipe, tensor.parents, tensor.base = None, (), None
         return window
 
-    def store(self, value: LazyTensor, target: Strided, part: bool = False) -> None:
-        """A node that writes `value` into the window `target` of the same size; `part` as in `LoopNode`."""
+    def store(self, value: LazyTensor, target: Strided, part: bool = False, alone: bool = False) -> None:
+        """A node that writes `value` into the window `target` of the same size; `part`, `alone` as in `LoopNode`."""
         if any(e == 0 for e in target.size):
             return
         node = store_node(self.fresh_name("op"), value, target, self.hint, self.origin)
@@ -112,7 +112,7 @@ class Builder:
         if any(read == name and index != place for read, index in node.reads):
             self.realise(value)  # it reads elements that the loop has overwritten
             node = store_node(self.fresh_name("op"), value, target, self.hint, self.origin)
-        node.part = part
+        node.part, node.alone = part, alone
         self.add_node(node)
 
     def copy(self, value: LazyTensor, stride: Sequence[Extent]) -> Strided:

@@ -80,6 +80,7 @@ class LoopNode:
     writes: list[tuple[str, Index]] = field(default_factory=list)
     expressions: list[Index] = field(default_factory=list)  # indices used as values
     part: bool = False  # writes a piece of a buffer whose other pieces are written by others (concatenation)
+    alone: bool = False  # a kernel of its own: fused with others it would keep their memory longer
 
     def __post_init__(self) -> None:
         seen: set[tuple[str, Index]] = set()

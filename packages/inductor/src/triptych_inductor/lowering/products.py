@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Node as FxNode
 
+from triptych_inductor.ir import views
 from triptych_inductor.ir.alignment import is_large, leaves_graph, packet_of, reaches, rounded, step_of
 from triptych_inductor.ir.extents import as_extents
 from triptych_inductor.ir.nodes import Strided
@@ -26,6 +27,7 @@ aten = torch.ops.aten
 # A product that leaves the graph with odd rows is made in pieces with aligned rows, each copied into its place, if it
 # has at least twice as many rows as this.
 PIECE_ROWS = 256
+PIECES = 4
 
 
 @register_lowering(aten.mm.default)
@@ -33,7 +35,7 @@ def mm(ctx: Context, a: LazyTensor, b: LazyTensor) -> Any:
     padded = _Padding.of(ctx, a, b)
     if padded is None:
         return _out_call(ctx, "torch.mm", (a, b), {})
-    return padded.in_pieces("mm_in_pieces") if _needs_eagers_rows(ctx, padded) else padded.product()
+    return padded.in_pieces() if _needs_eagers_rows(ctx, padded) else padded.product()
 
 
 @register_lowering(aten.addmm.default)
@@ -44,7 +46,7 @@ def addmm(ctx: Context, x: LazyTensor, a: LazyTensor, b: LazyTensor, *, beta: An
     padded = _Padding.of(ctx, a, b)
     if padded is not None:
         if _needs_eagers_rows(ctx, padded):
-            return padded.in_pieces("addmm_in_pieces", x)
+            return padded.in_pieces(x)
         return pointwise(ops.add, padded.product(), x, dtype=ctx.dtype)
     if x.ndim == 1 and x.dtype in FLOAT and _feeds_a_loop(ctx.node):
         # torch copies the bias into the result first; added by the kernel that reads the product it costs nothing.
@@ -119,12 +121,29 @@ class _Padding:
         window = Strided(buffer, self.size, buffer.stride)
         return LazyTensor(ctx.builder, self.size, ctx.dtype, ctx.device, strided=window, weight=0)
 
-    def in_pieces(self, name: str, *bias: LazyTensor) -> Any:
-        """The result without room, made by a function of `wrapper.support`."""
-        ctx, a = self.ctx, self.a
-        buffer = new_buffer(ctx.builder, self.size, None, ctx.dtype, ctx.device)
-        left = Strided(a.buffer, (self.size[0], a.size[1]), a.stride, a.offset)
-        return ctx.builder.extern(ctx.node.target, (*bias, left, self.b), {}, [buffer], out=name)[0]
+    def in_pieces(self, bias: LazyTensor | None = None) -> LazyTensor:
+        """The result without room, plus the bias: made a piece of rows at a time, each copied into its place.
+
+        So there is never a second matrix of its size; the pieces follow each other in the same memory.
+        """
+        ctx, a, b = self.ctx, self.a, self.b
+        builder, (rows, columns) = ctx.builder, self.size
+        result = new_buffer(builder, self.size, None, ctx.dtype, ctx.device)
+        step = -(-rows // PIECES)
+        for start in range(0, rows, step):
+            count = min(step, rows - start)
+            left = Strided(a.buffer, (count, a.size[1]), a.stride, a.offset + start * a.stride[0])
+            made = new_buffer(builder, (count, b.size[1]), None, ctx.dtype, ctx.device)
+            builder.extern(aten.mm.default, (left, b), {}, [made], out="torch.mm")
+            window = Strided(made, (count, columns), made.stride)
+            piece = LazyTensor(builder, window.size, ctx.dtype, ctx.device, strided=window, weight=0)
+            if bias is not None:
+                part = bias
+                if bias.ndim == 2 and bias.size[0] != 1:
+                    part = views.strided_slice(bias, 0, start, count)
+                piece = pointwise(ops.add, piece, part, dtype=ctx.dtype)
+            builder.store(piece, Strided(result, window.size, result.stride, start * columns), part=True, alone=True)
+        return builder.of_buffer(result)
 
 
 def _needs_eagers_rows(ctx: Context, padded: _Padding) -> bool:

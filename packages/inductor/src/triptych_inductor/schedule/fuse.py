@@ -74,12 +74,12 @@ class Fusion:
 
     def _choose(self, position: int, node: LoopNode, needs: set[int]) -> int | None:
         """The step that the node joins, or None."""
-        if not self.options.fusion or node.kind == "scatter":
+        if not self.options.fusion or node.kind == "scatter" or node.alone:
             return None
         for candidate in self._candidates(node, needs):
             group = self.steps[candidate].content
             assert isinstance(group, Group)
-            if len(group.members) >= self.options.max_fusion_nodes:
+            if len(group.members) >= self.options.max_fusion_nodes or group.members[0].node.alone:
                 continue
             if sum(len(m.node.values) for m in group.members) + len(node.values) > MAX_VALUES:
                 continue

@@ -43,7 +43,6 @@ class Emitter:
         freed = {b.name for memory in program.memory for b in memory.free}
         returned = {leaf.buffer.name for leaf in program.graph.outputs if isinstance(leaf, Strided)}
         self.needed = freed | returned  # all other buffers are never used
-        self.helpers: set[str] = set()  # further functions of `wrapper.support`
         self.targets: dict[str, str] = {}  # text of a function -> its name in the module
 
     def emit(self) -> tuple[str, list[Any]]:
@@ -63,7 +62,6 @@ class Emitter:
         header = HEADER.format(
             kernels=len(self.program.kernels), externs=len(externs), fallbacks=sum(graph.fallbacks.values())
         )
-        header += "".join(f"from triptych_inductor.wrapper.support import {h}\n" for h in sorted(self.helpers))
         functions = "".join(f"{name} = {target}\n" for target, name in self.targets.items())
         body = "\n".join(f"    {line}" for line in self.lines)
         return f"{header}{functions}\n\ndef call(args):\n{body}\n", self.objects
@@ -162,8 +160,6 @@ class Emitter:
         args += [f"{k}={self._argument(v)}" for k, v in node.kwargs.items()]
         if node.out is not None:
             assert node.outputs[0] is not None
-            if "." not in node.out:
-                self.helpers.add(node.out)
             self.lines.append(f"{node.out}({', '.join(args)}, out={node.outputs[0].name})")
             return
         call = f"{self._target(node.target)}({', '.join(args)})"
