@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from triptych_dynamo.values import numbers
 from triptych_dynamo._torch_compat import numpy
+from triptych_dynamo.values import numbers
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.common import fold
 from triptych_dynamo.values.scalars import integer_of

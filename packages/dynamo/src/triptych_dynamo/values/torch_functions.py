@@ -30,7 +30,6 @@ from triptych_dynamo.values.registry import wraps, wraps_object
 from triptych_dynamo.values.sequences import SequenceValue
 
 if TYPE_CHECKING:
-    from triptych_dynamo.emit.writer import Writer
     from triptych_dynamo.interpreter.frame import Frame
 
 # Python functions of torch.nn.functional that are not operations on tensors, or that are better traced into.

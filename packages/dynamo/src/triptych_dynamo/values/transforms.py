@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from triptych_dynamo._torch_compat import (
     enter_dual_level,
     exit_dual_level,
