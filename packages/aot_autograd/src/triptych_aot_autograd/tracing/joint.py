@@ -95,7 +95,7 @@ class _JointTracer:
                 del self.recorder.decompositions[op]
         with torch.set_grad_enabled(differentiates), self.recorder, FunctionRules():
             outputs = self._run(inputs)
-            # The history of a view that was written in place is made by ops when it is asked for: now, while they count.
+            # The history of a view written in place is made by ops when it is asked for: now, while they are recorded.
             for output in outputs:
                 getattr(output, "grad_fn", None)
         with torch.no_grad(), compat.below_autograd():
