@@ -196,3 +196,12 @@ def test_hooks_that_a_leaf_brings_run():
     leaf = torch.ones(2, requires_grad=True)
     leaf.register_hook(lambda grad: grad * 10)
     assert torch.equal(triptych_dynamo.optimize("eager")(program)(leaf), torch.full((2,), 20.0))
+
+
+def test_texts_of_changed_numbers():
+    def fn(x, n):
+        return x + n, "%s|%d" % ("a", n), "-" * n, "%(n)d" % {"n": n}  # noqa: UP031
+
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(fn)
+    for number in (3, 4, 5):
+        assert compiled(X, number)[1:] == fn(X, number)[1:]

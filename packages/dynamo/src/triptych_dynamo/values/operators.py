@@ -177,9 +177,18 @@ def _known_beside_text(tx: Frame, left: Value, right: Value) -> tuple[Value, Val
     pair = (left, right)
     if not any(is_scalar(value) and isinstance(value.as_constant(), (str, bytes)) for value in pair):
         return pair
-    specialize = [getattr(value, "specialize", None) for value in pair]
-    first, second = (value if make is None else make(tx) for value, make in zip(pair, specialize, strict=True))
+    first, second = (_known(tx, value) for value in pair)
     return first, second
+
+
+def _known(tx: Frame, value: Value) -> Value:
+    """A value with the numbers of this run in place of symbolic ones, also inside of a tuple."""
+    items = getattr(value, "items", None)
+    if value.python_type() is tuple and items is not None:
+        known = [_known(tx, item) for item in items]
+        return value if all(a is b for a, b in zip(known, items, strict=True)) else tx.trace.make_tuple(known)
+    specialize = getattr(value, "specialize", None)
+    return value if specialize is None else specialize(tx)  # type: ignore[no-any-return]
 
 
 def inplace(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
