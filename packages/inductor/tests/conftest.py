@@ -5,7 +5,6 @@ import torch
 import triptych_inductor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-
 os.environ["TRIPTYCH_GRAPH_CACHE"] = "0"  # what is tested here is compiled here; kernels are kept
 
 

@@ -1,4 +1,7 @@
-"""Indices out of range raise what eager raises, word for word; negative ones count from the end only where they do there."""
+"""Indices out of range raise what eager raises, word for word.
+
+Negative ones count from the end only where they do there.
+"""
 
 import pytest
 import torch
