@@ -173,7 +173,7 @@ def nll_loss_forward(
 
     def parts(i: Indices) -> tuple[Value, Value]:
         label = ops.cast(target.at(i), torch.int64)
-        valid = ops.ne(label, ops.constant(ignore_index, torch.int64))
+        valid = ops.ne(label, constant(ignore_index, torch.int64))
         safe = ops.where(valid, label, ops.constant(0, torch.int64))
         place = _class_index(safe, classes)
         scale = ops.constant(1.0, acc) if weight is None else load(weight, (place,), acc)
@@ -231,7 +231,7 @@ def nll_loss_backward(
     def recipe(i: Indices) -> Value:
         label = ops.cast(target.at(i[:-1]), torch.int64)
         hit = ops.eq(ops.index_expr(i[-1], torch.int64), label)
-        valid = ops.ne(label, ops.constant(ignore_index, torch.int64))
+        valid = ops.ne(label, constant(ignore_index, torch.int64))
         scale = ops.constant(-1.0, acc) if weight is None else ops.neg(load(weight, (i[-1],), acc))
         upstream = ops.cast(grad.at(i[:-1] if grad.ndim else ()), acc)
         if reduction == 1:
