@@ -106,7 +106,8 @@ def error_of(got: dict[str, Any], expected: dict[str, Any]) -> float:
     """Largest relative difference over all tensors. Raises: ValueError when names, shapes or dtypes differ."""
     if got.keys() != expected.keys():
         raise ValueError(f"different tensors: {sorted(got.keys() ^ expected.keys())[:5]}")
-    scale = max((value.double().abs().max().item() for value in expected.values() if value.numel()), default=1.0)
+    largest = max((value.double().abs().max().item() for value in expected.values() if value.numel()), default=0.0)
+    scale = largest or 1.0
     worst = 0.0
     for name, value in expected.items():
         if got[name].shape != value.shape or got[name].dtype != value.dtype:
