@@ -44,6 +44,15 @@ def _unobserved(compile_frame: Callable[..., Any], *args: Any) -> Any:
     return compile_frame(*args)
 
 
+def _is_comprehension(function: FunctionType) -> bool:
+    """Whether a frame is the loop of a comprehension whose function runs as it is (Python 3.11; later ones inline it).
+
+    It consumes an iterator that the function made, which no code compiled for this frame could hand back; what the loop
+    calls is compiled frame by frame.
+    """
+    return function.__code__.co_varnames[:1] == (".0",)
+
+
 class RegionHandle:
     """What a compiled callable holds on to.
 
@@ -87,6 +96,8 @@ class RegionHandle:
         return _unobserved(self.built.miss, function, arguments)
 
     def _frame_miss(self, native: Region, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
+        if _is_comprehension(function):
+            return None
         if foreign_trace(None) or not stances.on_miss(self, function.__code__, lambda: None):
             return False
         return _unobserved(self.built.frame_miss, function, arguments)

@@ -98,6 +98,20 @@ def test_a_skipped_frame_runs_plainly_and_its_callees_are_compiled(how: Any) -> 
     assert td.explain(skipped)(X).ops_per_graph == [["sin", "add"]]
 
 
+def test_comprehensions_of_a_skipped_frame_are_no_breaks() -> None:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + 1
+
+    @td.skip_frame
+    def skipped(x: torch.Tensor, times: tuple[int, ...]) -> dict[int, torch.Tensor]:
+        return {n: inner(x) for n in [m * 2 for m in times]}
+
+    found = td.explain(skipped)(X, (1, 2))
+    assert found.result.keys() == {2, 4} and all(torch.equal(value, inner(X)) for value in found.result.values())
+    assert found.ops_per_graph == [["sin", "add"]]
+    assert not found.breaks
+
+
 def test_a_wrapper_of_a_skipped_function_is_not_skipped() -> None:
     import functools
 
