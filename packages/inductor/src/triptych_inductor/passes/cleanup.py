@@ -96,9 +96,27 @@ _MAKERS = frozenset({aten.empty.memory_format, aten.empty_like.default, aten.emp
 
 
 def _mutated(gm: GraphModule) -> set[Node]:
-    """Nodes that some call writes into."""
-    found: set[Node] = set()
+    """Nodes that some call writes into, and all that share their memory."""
+    written: set[Node] = set()
     for node in gm.graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-            found.update(a for a in node.all_input_nodes)
-    return found
+            written.update(node.all_input_nodes)
+    if not written:
+        return written
+    base: dict[Node, Node] = {}
+    for node in gm.graph.nodes:
+        shown = _memory_of(node)
+        base[node] = node if shown is None else base[shown]
+    bases = {base[node] for node in written}
+    return {node for node, found in base.items() if found in bases}
+
+
+def _memory_of(node: Node) -> Node | None:
+    """The argument whose memory the result of a call shows, if any."""
+    if node.target is operator.getitem:
+        return node.args[0] if isinstance(node.args[0], Node) else None
+    if isinstance(node.target, torch._ops.OpOverload) and any(r.alias_info for r in node.target._schema.returns):
+        for spec, arg in zip(node.target._schema.arguments, node.args, strict=False):
+            if spec.alias_info is not None and isinstance(arg, Node):
+                return arg
+    return None
