@@ -18,6 +18,7 @@ class Options:
     exact: round half-precision intermediates where eager rounds them, inside fused kernels too.
     fusion: fuse loop nodes into common kernels.
     inplace_buffers: let kernels overwrite memory of dead buffers.
+    memory_arenas: allocate intermediates of static sizes together, where that does not raise the peak.
     max_fusion_nodes: cap on loop nodes in one kernel.
     local_row_limit: largest row (elements) that is kept in a kernel's local array between its stages.
     channels_last: lay out convolutions channels-last ("auto": graphs without gradients; "always": differentiated ones
@@ -28,6 +29,9 @@ class Options:
     exclude_passes: names of graph passes to leave out.
     cudagraphs: record a GPU graph's work as a CUDA graph at its second call and replay it from then on.
     max_autotune: time candidate layouts of each GPU kernel and take the best; choices are kept on disk.
+    freezing: what a graph holds itself counts as constant: its tensors are as they are now, and what follows from them
+    is computed while compiling.
+    freezing_discard_parameters: frozen tensors are not copied; whoever gave them gives them up.
     disk_cache: look for compiled graphs and kernels on disk, and keep them there.
     cache_key_tag: any text; graphs on disk are found again under the same tag only.
     """
@@ -35,6 +39,7 @@ class Options:
     exact: bool = False
     fusion: bool = True
     inplace_buffers: bool = True
+    memory_arenas: bool = True
     max_fusion_nodes: int = 64
     local_row_limit: int = 65536
     channels_last: str = "auto"
@@ -44,6 +49,8 @@ class Options:
     exclude_passes: tuple[str, ...] = ()
     cudagraphs: bool = False
     max_autotune: bool = False
+    freezing: bool = False
+    freezing_discard_parameters: bool = False
     disk_cache: bool = True
     cache_key_tag: str = ""
 

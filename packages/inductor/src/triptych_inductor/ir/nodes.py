@@ -17,7 +17,8 @@ from triptych_inductor.loops.table import ORDERED_REDUCTIONS
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory of one tensor. `offset` is the storage offset of a graph input (its data pointer is element 0 here).
+    """Memory of one tensor. `offset` is its storage offset, of a graph input and in an arena (its data pointer is
+    element 0 here).
 
     `kind`: "input", "constant" (a tensor attribute of the graph), "temporary" (allocated by the wrapper) or "extern"
     (allocated by the call that makes it).

@@ -2,7 +2,8 @@
 
 In: steps in order. Out: for each step the buffers to allocate before it (with the dead buffer to reuse, if any) and
 those to free after it. Only buffers of equal size, strides and dtype take over memory, so that a buffer's variable is
-simply renamed. A dead buffer is held for a later one only where that does not raise the peak.
+simply renamed. A dead buffer is held for a later one only where that does not raise the peak. Buffers of static sizes
+are gathered in arenas (`arena.py`) where that saves allocations and does not raise the peak either.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from triptych_inductor.ir.extents import Extent
 from triptych_inductor.ir.nodes import Buffer, IRGraph, Strided
+from triptych_inductor.schedule.arena import Arena, Place, candidate, gather, rounded
 
 # A dead buffer is held for a later one of its kind at most this many steps.
 HOLD = 24
@@ -20,10 +22,16 @@ HOLD = 24
 
 @dataclass
 class StepMemory:
-    """What surrounds one step: allocations (buffer, reused or None) before it, and frees after it."""
+    """What surrounds one step: allocations (buffer, reused or None) before it, and frees after it.
+
+    opens, closes: arenas that begin before it and end after it; places: what begins in arenas before it.
+    """
 
     allocate: list[tuple[Buffer, Buffer | None]] = field(default_factory=list)
     free: list[Buffer] = field(default_factory=list)
+    opens: list[Arena] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    closes: list[Arena] = field(default_factory=list)
 
 
 @dataclass
@@ -80,6 +88,20 @@ class Room:
                 freed[after] -= size(buffer)
         self.rows = [_running(held), _running(freed)]
         self.peaks = [max(row) for row in self.rows]
+        self.steps = steps
+
+    def gathered(self, arena: Arena) -> list[list[int]]:
+        """The rows with an arena's members in the arena."""
+        changes = [0] * (self.steps + 1)
+        members = ((p.first, p.last, -p.alone) for p in arena.places)
+        for start, last, size in ((arena.first, arena.last, arena.size), *members):
+            changes[start] += size
+            changes[last + 1] -= size
+        return [[a + b for a, b in zip(row, _running(changes), strict=True)] for row in self.rows]
+
+    def fits(self, arena: Arena) -> bool:
+        """Whether no peak rises by an arena."""
+        return all(max(row) <= peak for row, peak in zip(self.gathered(arena), self.peaks, strict=True))
 
     def take(self, start: int, end: int, size: int) -> bool:
         """Hold `size` bytes during the steps from `start` to before `end`, if no peak rises by it."""
@@ -100,45 +122,101 @@ def _running(changes: list[int]) -> list[int]:
     return result
 
 
-def plan(graph: IRGraph, usages: list[Usage], reuse: bool, hint: Callable[[Extent], int]) -> list[StepMemory]:
-    """The memory plan of steps that use buffers as `usages` says; `hint` gives typical numbers for symbolic sizes."""
+def plan(
+    graph: IRGraph, usages: list[Usage], reuse: bool, hint: Callable[[Extent], int], arenas: bool = False
+) -> list[StepMemory]:
+    """The memory plan of steps that use buffers as `usages` says; `hint` gives typical numbers for symbolic sizes.
+
+    reuse: dead buffers may be taken over. arenas: buffers may be gathered.
+    """
     lives = Lifetimes.of(graph, usages)
     kept = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
 
     def size(buffer: Buffer) -> int:
-        return hint(buffer.extent) * buffer.dtype.itemsize
+        return rounded(hint(buffer.extent) * buffer.dtype.itemsize, buffer.device)
 
-    room = Room(graph, lives, len(usages), kept, size)
-    wanted = _allocations(graph, lives)
-    takes: dict[str, Buffer] = {}  # buffer -> the dead one whose memory it takes over
-    result = [StepMemory() for _ in usages]
-    starting: dict[int, list[str]] = {}
-    for name, k in lives.first.items():
-        if graph.buffers[name].kind == "temporary":
-            starting.setdefault(k, []).append(name)
-    for k, usage in enumerate(usages):
-        result[k].allocate = [(graph.buffers[name], takes.get(name)) for name in starting.get(k, ())]
-        for name in sorted(usage.touched):
-            buffer = graph.buffers[name]
-            if lives.last[name] != k or name in kept:
-                continue
-            heir = _heir(buffer, k, wanted, room, size) if reuse else None
-            if heir is None:
-                result[k].free.append(buffer)
-            else:
-                takes[heir] = buffer
+    planner = _Planner(graph, usages, lives, kept, size)
+    found = planner.gather() if arenas else []
+    result = planner.separate(reuse)
+    for arena in found:
+        result[arena.first].opens.append(arena)
+        result[arena.last].closes.append(arena)
+        for place in arena.places:
+            place.buffer.offset = place.offset // place.buffer.dtype.itemsize
+            result[place.first].places.append(place)
     return result
+
+
+@dataclass
+class _Planner:
+    """What the plan is made of. `inside`: buffers that lie in arenas."""
+
+    graph: IRGraph
+    usages: list[Usage]
+    lives: Lifetimes
+    kept: set[str]
+    size: Callable[[Buffer], int]
+    inside: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.room = Room(self.graph, self.lives, len(self.usages), self.kept, self.size)
+
+    def gather(self) -> list[Arena]:
+        """An arena for each device where one pays; its members are planned."""
+        rows = [list(row) for row in self.room.rows]
+        fresh = {b.name for step in self.separate(True) for b, source in step.allocate if source is None}
+        self.room.rows = rows  # what was held is not
+        by_device: dict[Any, list[Place]] = {}
+        for name, first in self.lives.first.items():
+            buffer = self.graph.buffers[name]
+            if buffer.kind == "temporary" and name not in self.kept and self._static(buffer):
+                place = Place(buffer, first, self.lives.last[name], self.size(buffer))
+                by_device.setdefault(buffer.device, []).append(place)
+        found = []
+        for device, places in by_device.items():
+            arena = gather(places, lambda names: len(names & fresh), self.room.fits, device)
+            if arena is not None:
+                self.room.rows = self.room.gathered(arena)
+                self.inside |= {p.buffer.name for p in arena.places}
+                found.append(arena)
+        return found
+
+    def _static(self, buffer: Buffer) -> bool:
+        return type(buffer.extent) is int and candidate(buffer, self.size(buffer))
+
+    def separate(self, reuse: bool) -> list[StepMemory]:
+        """The plan of the buffers that are allocated one by one."""
+        graph, lives, kept = self.graph, self.lives, self.kept
+        wanted = _allocations(graph, lives, self.inside)
+        takes: dict[str, Buffer] = {}  # buffer -> the dead one whose memory it takes over
+        result = [StepMemory() for _ in self.usages]
+        starting: dict[int, list[str]] = {}
+        for name, k in lives.first.items():
+            if graph.buffers[name].kind == "temporary" and name not in self.inside:
+                starting.setdefault(k, []).append(name)
+        for k, usage in enumerate(self.usages):
+            result[k].allocate = [(graph.buffers[name], takes.get(name)) for name in starting.get(k, ())]
+            for name in sorted(usage.touched - self.inside):
+                buffer = graph.buffers[name]
+                if lives.last[name] != k or name in kept:
+                    continue
+                heir = _heir(buffer, k, wanted, self.room, self.size) if reuse else None
+                if heir is None:
+                    result[k].free.append(buffer)
+                else:
+                    takes[heir] = buffer
+        return result
 
 
 Wanted = dict[tuple[Any, ...], list[tuple[int, str]]]
 
 
-def _allocations(graph: IRGraph, lives: Lifetimes) -> Wanted:
+def _allocations(graph: IRGraph, lives: Lifetimes, inside: set[str]) -> Wanted:
     """For each kind of buffer the allocations that may take over memory: (step, buffer), in order."""
     found: Wanted = {}
     for name, k in sorted(lives.first.items(), key=lambda item: item[1]):
         buffer = graph.buffers[name]
-        if buffer.kind == "temporary" and not buffer.aliased:
+        if buffer.kind == "temporary" and not buffer.aliased and name not in inside:
             found.setdefault(_kind(buffer), []).append((k, name))
     return found
 

@@ -44,17 +44,26 @@ def schedule(graph: IRGraph, options: Options, hint: Callable[[Extent], int]) ->
     program.steps = pair_columns(
         program.steps, lambda device: device.type in CODE_GENERATORS and CODE_GENERATORS[device.type].pairs
     )
-    usages = [_usage(step) for step in program.steps]
+    usages = [_usage(step, graph) for step in program.steps]
     returned = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
     usages.append(memory.Usage(returned, []))
-    program.memory = memory.plan(graph, usages, options.inplace_buffers, hint)
+    arenas = options.memory_arenas and options.inplace_buffers
+    program.memory = memory.plan(graph, usages, options.inplace_buffers, hint, arenas)
+    program.description += "".join(f"\n{arena}" for step in program.memory for arena in step.opens)
     program.kernels = _distinct(program.steps)
     return program
 
 
-def _usage(step: KernelCall | ExternNode) -> memory.Usage:
+LETS_GO = frozenset({"aten", "prims", "triptych_triton"})
+"""Libraries whose ops keep no tensor for later that they are given."""
+
+
+def _usage(step: KernelCall | ExternNode, graph: IRGraph) -> memory.Usage:
     """What a step touches and makes."""
     if isinstance(step, ExternNode):
+        if getattr(step.target, "namespace", "aten") not in LETS_GO:
+            for name in step.read_names:
+                graph.buffers[name].aliased = True  # the op may keep what it is given
         return memory.Usage(step.read_names | step.write_names, [b.name for b in step.outputs if b is not None])
     return memory.Usage(set(step.inputs) | set(step.outputs), list(step.outputs))
 

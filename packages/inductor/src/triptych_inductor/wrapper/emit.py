@@ -15,6 +15,7 @@ import torch
 from triptych_inductor.errors import InductorError
 from triptych_inductor.ir.nodes import Buffer, ExternNode, Strided, map_leaves
 from triptych_inductor.options import Options
+from triptych_inductor.schedule.arena import Arena, Place
 from triptych_inductor.schedule.memory import StepMemory
 from triptych_inductor.schedule.program import Program
 from triptych_inductor.schedule.stages import KernelCall
@@ -43,6 +44,7 @@ class Emitter:
         freed = {b.name for memory in program.memory for b in memory.free}
         returned = {leaf.buffer.name for leaf in program.graph.outputs if isinstance(leaf, Strided)}
         self.needed = freed | returned  # all other buffers are never used
+        self.typed: dict[str, list[str]] = {}  # arena -> its views by dtype
         self.targets: dict[str, str] = {}  # text of a function -> its name in the module
 
     def emit(self) -> tuple[str, list[Any]]:
@@ -128,6 +130,11 @@ class Emitter:
     # ---------------------------------------------------------------------------------------------------------
 
     def _allocate(self, memory: StepMemory) -> None:
+        for arena in memory.opens:
+            device = "" if arena.device.type == "cpu" else f", device={self._device(arena.device)}"
+            self.lines.append(f"{arena.name} = empty_strided(({arena.size},), (1,), dtype=torch.uint8{device})")
+        for place in memory.places:
+            self._place(place)
         for buffer, source in memory.allocate:
             if source is not None:
                 self.lines.append(f"{buffer.name} = {source.name}; del {source.name}  # reuse")
@@ -135,6 +142,24 @@ class Emitter:
             size, stride = text.tuple_text(buffer.size), text.tuple_text(buffer.stride)
             device = "" if buffer.device.type == "cpu" else f", device={self._device(buffer.device)}"
             self.lines.append(f"{buffer.name} = empty_strided({size}, {stride}, dtype={buffer.dtype}{device})")
+
+    def _place(self, place: Place) -> None:
+        """A buffer in an arena: a view of its own, or one that an earlier buffer made."""
+        buffer = place.buffer
+        if place.twin is not None:
+            self.lines.append(f"{buffer.name} = {place.twin.buffer.name}")
+            return
+        arena = place.arena.name
+        name = f"{arena}_{str(buffer.dtype).removeprefix('torch.')}"
+        if name not in self.typed.setdefault(arena, []):
+            self.typed[arena].append(name)
+            self.lines.append(f"{name} = {arena}.view({buffer.dtype})")
+        size, stride = text.tuple_text(buffer.size), text.tuple_text(buffer.stride)
+        self.lines.append(f"{buffer.name} = as_strided({name}, {size}, {stride}, {buffer.offset})")
+
+    def _close(self, arena: Arena) -> None:
+        names = [arena.name, *self.typed.get(arena.name, ()), *(p.buffer.name for p in arena.places)]
+        self.lines.append(f"del {', '.join(names)}")
 
     def _device(self, device: torch.device) -> str:
         """The module-level name of a device object."""
@@ -146,6 +171,8 @@ class Emitter:
         names = [b.name for b in memory.free if b.kind != "constant"]
         if names:
             self.lines.append(f"del {', '.join(names)}")
+        for arena in memory.closes:
+            self._close(arena)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 

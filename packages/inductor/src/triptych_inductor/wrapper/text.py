@@ -59,7 +59,7 @@ def window(strided: Strided) -> str:
     if len(strided.size) == 2 and strided.offset == 0 and buffer.size == strided.size[::-1]:
         if buffer.stride == strided.stride[::-1]:
             return f"{name}.t()"
-    offset = expression(strided.offset)
+    offset = expression(strided.offset + buffer.offset if buffer.kind == "temporary" else strided.offset)
     if buffer.kind != "temporary":
         base = f"{name}.storage_offset()"
         offset = base if strided.offset == 0 else f"{base} + {offset}"
