@@ -1,4 +1,4 @@
-/* What differs between CPython 3.11, 3.12 and 3.13, behind one set of names. */
+/* What differs between CPython 3.11 to 3.14, behind one set of names. */
 #ifndef TRIPTYCH_COMPAT_H
 #define TRIPTYCH_COMPAT_H
 
@@ -7,8 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#if PY_VERSION_HEX >= 0x030E0000
-#error "this interpreter is newer than the newest supported one (3.13)"
+#if PY_VERSION_HEX >= 0x030F0000
+#error "this interpreter is newer than the newest supported one (3.14)"
+#elif PY_VERSION_HEX >= 0x030E0000
+#include "cpython_3_14.h"
 #elif PY_VERSION_HEX >= 0x030D0000
 #include "cpython_3_13.h"
 #elif PY_VERSION_HEX >= 0x030C0000

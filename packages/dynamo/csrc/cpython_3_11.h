@@ -8,7 +8,12 @@
 
 static inline PyCodeObject *frame_code(_PyInterpreterFrame *frame) { return frame->f_code; }
 static inline PyObject *frame_function(_PyInterpreterFrame *frame) { return (PyObject *)frame->f_func; }
-static inline PyObject **frame_variables(_PyInterpreterFrame *frame) { return frame->localsplus; }
+enum { VARIABLES_ARE_TAGGED = false };
+static inline PyObject *const *frame_variables(_PyInterpreterFrame *frame, Py_ssize_t count, PyObject **room) {
+    (void)count;
+    (void)room;
+    return frame->localsplus;
+}
 
 /* A call that has not run an instruction yet, as against a generator that goes on. */
 static inline bool frame_is_fresh_call(_PyInterpreterFrame *frame) {

@@ -12,7 +12,12 @@ static inline PyCodeObject *frame_code(_PyInterpreterFrame *frame) {
     return PyCode_Check(frame->f_executable) ? (PyCodeObject *)frame->f_executable : NULL;
 }
 static inline PyObject *frame_function(_PyInterpreterFrame *frame) { return frame->f_funcobj; }
-static inline PyObject **frame_variables(_PyInterpreterFrame *frame) { return frame->localsplus; }
+enum { VARIABLES_ARE_TAGGED = false };
+static inline PyObject *const *frame_variables(_PyInterpreterFrame *frame, Py_ssize_t count, PyObject **room) {
+    (void)count;
+    (void)room;
+    return frame->localsplus;
+}
 
 static inline bool frame_is_fresh_call(_PyInterpreterFrame *frame) {
     return frame->owner == FRAME_OWNED_BY_THREAD && PyCode_Check(frame->f_executable) &&

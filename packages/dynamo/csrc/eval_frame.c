@@ -38,6 +38,19 @@ static bool is_servable(const PyCodeObject *code) {
     return (code->co_flags & (WANTED | UNWANTED)) == WANTED;
 }
 
+/* Serve a fresh frame from the region, and end it; false: it is to run. */
+static bool serve(Region *region, PyThreadState *thread, _PyInterpreterFrame *frame, PyObject **result) {
+    enum { SMALL = 16 };
+    PyCodeObject *code = frame_code(frame);
+    Py_ssize_t count = parameter_count(code);
+    PyObject *small[SMALL], **room = small;
+    if (VARIABLES_ARE_TAGGED && count > SMALL && (room = PyMem_Malloc(count * sizeof *room)) == NULL) return false;
+    bool served = region_serve(region, code, frame_function(frame), frame_variables(frame, count, room), result);
+    if (served) frame_finish(thread, frame);
+    if (room != small) PyMem_Free(room);
+    return served;
+}
+
 static PyObject *evaluate_in(Region *region, PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
     if (throwing || !frame_is_fresh_call(frame)) return pass_on(thread, frame, throwing);
     PyCodeObject *code = frame_code(frame);
@@ -45,12 +58,9 @@ static PyObject *evaluate_in(Region *region, PyThreadState *thread, _PyInterpret
         current.expected = NULL;
         return pass_on(thread, frame, throwing);
     }
-    if (!is_servable(code)) return pass_on(thread, frame, throwing);
     PyObject *result;
-    if (!region_serve(region, code, frame_function(frame), frame_variables(frame), &result))
-        return pass_on(thread, frame, throwing);
-    frame_finish(thread, frame);
-    return result;
+    if (is_servable(code) && serve(region, thread, frame, &result)) return result;
+    return pass_on(thread, frame, throwing);
 }
 
 static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {

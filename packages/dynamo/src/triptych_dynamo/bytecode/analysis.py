@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from triptych_dynamo.bytecode.instruction import Instruction
-from triptych_dynamo.bytecode.tables import CELL_OPS, LOCAL_OPS, NO_FALL_THROUGH
+from triptych_dynamo.bytecode.tables import CELL_OPS, LOCAL_OPS, NO_FALL_THROUGH, NOTE_OPS
 
 _PURE_WRITES = frozenset(("STORE_FAST",))
 
@@ -18,7 +18,8 @@ def successors(instructions: Sequence[Instruction]) -> list[list[int]]:
         following = []
         if instruction.opname not in NO_FALL_THROUGH and index + 1 < len(instructions):
             following.append(index + 1)
-        for target in (instruction.target, instruction.handler and instruction.handler.target):
+        jump = None if instruction.opname in NOTE_OPS else instruction.target
+        for target in (jump, instruction.handler and instruction.handler.target):
             if target is None:
                 continue
             if target not in index_of:

@@ -23,6 +23,7 @@ from triptych_dynamo.bytecode.tables import (
     JUMP_OPS,
     LOCAL_OPS,
     NAME_OPS,
+    NOTE_OPS,
     OPCODES,
     TEXT_OPERANDS,
 )
@@ -166,21 +167,30 @@ class _Assembler:
             if slot.opname in JUMP_OPS and slot.target is None:
                 assert slot.instruction.target is not None
                 slot.target = first[slot.instruction.target]
-        for slot, following in zip(result, [*result[1:], None], strict=True):
-            if slot.target is slot:  # an inverted branch jumps over what follows it
-                assert following is not None
-                slot.target = result[result.index(following) + 1]
+            elif slot.opname in NOTE_OPS and slot.instruction.target is not None:
+                slot.target = first.get(slot.instruction.target)
+        for index, slot in enumerate(result):
+            if slot.target is slot:  # an inverted branch jumps over the rest of its instruction
+                slot.target = next(row for row in result[index:] if row.instruction is not slot.instruction)
         return self._fuse(result, landing) if FACTS.fused else result
+
+    def _plain_slot(self, instruction: Instruction) -> _Slot:
+        """The slot of an instruction that is no jump."""
+        opname = instruction.opname
+        if opname in FACTS.spelled:
+            opname, argval = FACTS.spelled[opname]
+            return _Slot(instruction, opname, TEXT_OPERANDS[opname].index(argval), True)
+        arg = self.operand(instruction, opname)
+        if opname == "LOAD_CLOSURE":
+            opname = FACTS.closure_load
+        if opname not in OPCODES:
+            raise AssemblyError(f"{opname} is no instruction of this Python")
+        return _Slot(instruction, opname, arg or 0, arg is not None)
 
     def _slots_of(self, instruction: Instruction, index: int, order: dict[Instruction, int]) -> list[_Slot]:
         opname = instruction.opname
         if opname not in JUMP_OPS and opname != "JUMP" and not opname.startswith("POP_JUMP_IF"):
-            arg = self.operand(instruction, opname)
-            if opname == "LOAD_CLOSURE":
-                opname = FACTS.closure_load
-            if opname not in OPCODES:
-                raise AssemblyError(f"{opname} is no instruction of this Python")
-            return [_Slot(instruction, opname, arg or 0, arg is not None)]
+            return [self._plain_slot(instruction)]
         if instruction.target not in order:
             raise AssemblyError(f"{instruction!r} jumps out of the code")
         backward = order[instruction.target] <= index
@@ -188,18 +198,19 @@ class _Assembler:
             return [_Slot(instruction, "JUMP_BACKWARD" if backward else "JUMP_FORWARD", 0, True)]
         if opname == "JUMP_BACKWARD_NO_INTERRUPT":
             return [_Slot(instruction, opname if backward else "JUMP_FORWARD", 0, True)]
+        mark = [_Slot(instruction, "NOT_TAKEN", 0, False)] if FACTS.marks_branches else []
         if not opname.startswith("POP_JUMP_IF"):
             if backward:
                 raise AssemblyError(f"{instruction!r} cannot jump backwards")
-            return [_Slot(instruction, opname, 0, True)]
+            return [_Slot(instruction, opname, 0, True), *(mark if opname == "FOR_ITER" else ())]
         if FACTS.directional_branches:
             direction = "BACKWARD" if backward else "FORWARD"
             return [_Slot(instruction, opname.replace("JUMP_IF", f"JUMP_{direction}_IF"), 0, True)]
         if not backward:
-            return [_Slot(instruction, opname, 0, True)]
+            return [_Slot(instruction, opname, 0, True), *mark]
         over = _Slot(instruction, BRANCH_OPPOSITE[opname], 0, True)
         over.target = over
-        return [over, _Slot(instruction, "JUMP_BACKWARD", 0, True)]
+        return [over, *mark, _Slot(instruction, "JUMP_BACKWARD", 0, True)]
 
     @staticmethod
     def _fuse(slots: list[_Slot], landing: set[Instruction | None]) -> list[_Slot]:

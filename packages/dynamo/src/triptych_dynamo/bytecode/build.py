@@ -280,6 +280,9 @@ def call(count: int, keywords: Sequence[str] = ()) -> Code:
 
 def call_ex(keywords: bool = False) -> Code:
     """`callable tuple -> result`, or `callable tuple dict -> result`: `callable(*tuple, **dict)`."""
+    if FACTS.null_for_keywords:
+        absent: Code = [] if keywords else [one("PUSH_NULL")]
+        return [*_null_under(2 if keywords else 1), *absent, one("CALL_FUNCTION_EX")]
     return [*_null_under(2 if keywords else 1), one("CALL_FUNCTION_EX", arg=int(keywords))]
 
 

@@ -11,6 +11,7 @@ from types import CodeType
 from triptych_dynamo.bytecode import exception_table
 from triptych_dynamo.bytecode.instruction import ExceptionRange, Instruction
 from triptych_dynamo.bytecode.tables import (
+    BRANCH_OPPOSITE,
     CACHES,
     CELL_OPS,
     COMPARE_NAMES,
@@ -19,6 +20,8 @@ from triptych_dynamo.bytecode.tables import (
     JUMP_OPS,
     LOCAL_OPS,
     NAME_OPS,
+    NAMED_OPERANDS,
+    NOTE_OPS,
     OPCODES,
     OPNAMES,
     TEXT_OPERANDS,
@@ -56,7 +59,7 @@ def _operand(code: CodeType, layout: _Layout, opname: str, arg: int) -> tuple[ob
         return COMPARE_NAMES[arg >> FACTS.compare_shift], arg & (1 << FACTS.compare_shift) - 1
     if opname in TEXT_OPERANDS:
         return TEXT_OPERANDS[opname][arg], 0
-    return (None if opname in JUMP_OPS else arg), 0
+    return (None if opname in JUMP_OPS or opname in NOTE_OPS else arg), 0
 
 
 def _branch_name(opname: str) -> str:
@@ -66,6 +69,7 @@ def _branch_name(opname: str) -> str:
 
 def _expand(code: CodeType, layout: _Layout, opname: str, arg: int | None) -> list[Instruction]:
     """The instruction, or the two that a fused one stands for."""
+    opname = FACTS.aliases.get(opname, opname)
     if opname in FACTS.fused:
         assert arg is not None
         first, second = FACTS.fused[opname]
@@ -76,15 +80,28 @@ def _expand(code: CodeType, layout: _Layout, opname: str, arg: int | None) -> li
         return [Instruction(opname)]
     if opname == "LOAD_FAST" and FACTS.closure_load == "LOAD_FAST" and arg in layout.cells:
         opname = "LOAD_CLOSURE"  # one name on every version for loading the cell object itself
+    if opname == "LOAD_SMALL_INT":
+        return [Instruction("LOAD_CONST", None, arg)]
     argval, flags = _operand(code, layout, opname, arg)
+    if opname in TEXT_OPERANDS and (opname, argval) in NAMED_OPERANDS:
+        return [Instruction(NAMED_OPERANDS[opname, argval])]
     return [Instruction(_branch_name(opname), arg, argval, flags)]
+
+
+def _is_mark(opname: str, before: list[Instruction]) -> bool:
+    """Whether it is the NOT_TAKEN that goes with the branch before it."""
+    if opname != "NOT_TAKEN" or not before:
+        return False
+    return before[-1].opname == "FOR_ITER" or before[-1].opname in BRANCH_OPPOSITE
 
 
 def decode(code: CodeType) -> list[Instruction]:
     """The instructions of `code`, operands, jumps and exception ranges resolved.
 
-    Inline caches and EXTENDED_ARG are gone; fused pairs are split; `POP_JUMP_FORWARD_IF_x` / `POP_JUMP_BACKWARD_IF_x`
-    (3.11) are `POP_JUMP_IF_x`; loading a cell object is `LOAD_CLOSURE` on every version. `assemble` undoes all that.
+    Inline caches, EXTENDED_ARG and the NOT_TAKEN of branches are gone; fused pairs are split;
+    `POP_JUMP_FORWARD_IF_x` / `POP_JUMP_BACKWARD_IF_x` (3.11) are `POP_JUMP_IF_x`; loading a cell object is `LOAD_CLOSURE`
+    on every version; what 3.14 writes as an operand or in another way (`tables.VersionFacts`) has the name that it has
+    elsewhere. `assemble` undoes all that.
     """
     raw = code.co_code
     positions = list(code.co_positions())
@@ -101,19 +118,26 @@ def decode(code: CodeType) -> list[Instruction]:
         number = raw[2 * unit]
         opname = OPNAMES[number]
         arg |= raw[2 * unit + 1]
+        if _is_mark(opname, result):
+            unit += 1
+            continue
         expanded = _expand(code, layout, opname, arg if number >= _HAVE_ARGUMENT else None)
         for instruction in expanded:
             instruction.offset = 2 * unit
             instruction.position = positions[unit] if unit < len(positions) else None
         at[start] = at[unit] = expanded[0]
         unit += 1 + CACHES.get(opname, 0)
-        if opname in JUMP_OPS:
-            jumps.append((expanded[0], unit - arg if "BACKWARD" in opname else unit + arg))
+        if opname in JUMP_OPS or opname in NOTE_OPS:
+            jumps.append((expanded[0], unit - arg if _is_backward(opname) else unit + arg))
         result.extend(expanded)
     for instruction, target in jumps:
         instruction.target = at[target]
     _attach_handlers(code, result, at)
     return result
+
+
+def _is_backward(opname: str) -> bool:
+    return "BACKWARD" in opname or opname in NOTE_OPS
 
 
 def _attach_handlers(code: CodeType, instructions: list[Instruction], at: dict[int, Instruction]) -> None:

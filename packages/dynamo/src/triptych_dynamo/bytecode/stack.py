@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from triptych_dynamo.bytecode.instruction import Instruction
-from triptych_dynamo.bytecode.tables import FACTS, JUMP_OPS, NO_FALL_THROUGH, OPCODES
+from triptych_dynamo.bytecode.tables import FACTS, JUMP_OPS, NO_FALL_THROUGH, OPCODES, TEXT_OPERANDS
 
 GENERATOR_FLAGS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
 
@@ -18,6 +18,9 @@ class StackError(ValueError):
 
 def effect(opname: str, arg: int | None, jump: bool) -> int:
     """Change of depth by one instruction, on the way of the jump or on the way past it."""
+    if opname in FACTS.spelled:
+        opname, argval = FACTS.spelled[opname]
+        arg = TEXT_OPERANDS[opname].index(argval)
     return dis.stack_effect(OPCODES[opname], arg, jump=jump)
 
 

@@ -1,6 +1,6 @@
 """Facts about the running interpreter's instruction set, one row a version.
 
-What differs between CPython 3.11, 3.12 and 3.13 is data here, so that nothing else tests the version. What the
+What differs between CPython 3.11 to 3.14 is data here, so that nothing else tests the version. What the
 interpreter itself says (`opcode`, `dis`) is read from it.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 import dis
 import opcode
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 OPCODES: dict[str, int] = {name: number for name, number in dis.opmap.items() if number < 256}
@@ -32,8 +33,33 @@ class VersionFacts:
     generator_entry_depth: int  # the stack depth at which a generator's code starts
     function_flags: bool  # MAKE_FUNCTION takes closure and defaults by flags (else SET_FUNCTION_ATTRIBUTE)
     fused: dict[str, tuple[str, str]] = field(default_factory=dict)  # one instruction for two neighbours
+    aliases: dict[str, str] = field(default_factory=dict)  # another way to run the same instruction
+    # Instructions of other versions that are an operand of one here; decoded by the name that they have there.
+    spelled: dict[str, tuple[str, Hashable]] = field(default_factory=dict)
+    small_ints: bool = False  # LOAD_SMALL_INT exists
+    null_for_keywords: bool = False  # CALL_FUNCTION_EX takes keywords or NULL (else a flag says whether they are there)
+    marks_branches: bool = False  # NOT_TAKEN follows each branch
+    special_methods: bool = False  # LOAD_SPECIAL twice (else BEFORE_WITH): the `__exit__` of a `with` takes two places
 
 
+_3_13 = VersionFacts(
+    null_first=False,
+    name_shifts={"LOAD_GLOBAL": 1, "LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2},
+    compare_shift=5,
+    directional_branches=False,
+    call_prefix=(),
+    keyword_call="CALL_KW",
+    closure_load="LOAD_FAST",
+    method_load=False,
+    branch_needs_bool=True,
+    generator_entry_depth=0,
+    function_flags=False,
+    fused={
+        "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+        "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+        "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+    },
+)
 ROWS: dict[tuple[int, int], VersionFacts] = {
     (3, 11): VersionFacts(
         null_first=True,
@@ -61,23 +87,22 @@ ROWS: dict[tuple[int, int], VersionFacts] = {
         generator_entry_depth=1,
         function_flags=True,
     ),
-    (3, 13): VersionFacts(
-        null_first=False,
-        name_shifts={"LOAD_GLOBAL": 1, "LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2},
-        compare_shift=5,
-        directional_branches=False,
-        call_prefix=(),
-        keyword_call="CALL_KW",
-        closure_load="LOAD_FAST",
-        method_load=False,
-        branch_needs_bool=True,
-        generator_entry_depth=0,
-        function_flags=False,
-        fused={
-            "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
-            "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
-            "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+    (3, 13): _3_13,
+    (3, 14): replace(
+        _3_13,
+        # A load that borrows is right only where the compiler saw that the variable outlives the use.
+        aliases={
+            "LOAD_FAST_BORROW": "LOAD_FAST",
+            "LOAD_FAST_BORROW_LOAD_FAST_BORROW": "LOAD_FAST_LOAD_FAST",
         },
+        spelled={
+            "BINARY_SUBSCR": ("BINARY_OP", "[]"),
+            "LOAD_ASSERTION_ERROR": ("LOAD_COMMON_CONSTANT", AssertionError),
+        },
+        small_ints=True,
+        null_for_keywords=True,
+        marks_branches=True,
+        special_methods=True,
     ),
 }
 
@@ -107,11 +132,16 @@ CACHES: dict[str, int] = _cache_sizes()  # inline cache entries (code units) tha
 
 NAME_OPS = frozenset(dis.opname[number] for number in dis.hasname if number < 256)
 CONST_OPS = frozenset(dis.opname[number] for number in dis.hasconst if number < 256)
-LOCAL_OPS = frozenset(dis.opname[number] for number in dis.haslocal if number < 256) - set(FACTS.fused)
+_NOT_LOCAL = {*FACTS.fused, *FACTS.aliases, "LOAD_DEREF"}  # 3.14 counts LOAD_DEREF among the locals
+LOCAL_OPS = frozenset(dis.opname[number] for number in dis.haslocal if number < 256) - _NOT_LOCAL
 CELL_OPS = frozenset(
     name for name in (dis.opname[number] for number in dis.hasfree if number < 256) if not name.startswith("<")
-) | {"LOAD_CLOSURE"}
-JUMP_OPS = frozenset(dis.opname[number] for number in dis.hasjrel if number < 256)
+) | {"LOAD_CLOSURE", "LOAD_DEREF"}
+# Instructions that name another one, for monitoring, to which control does not go.
+NOTE_OPS = frozenset(("END_ASYNC_FOR",)) & {dis.opname[number] for number in dis.hasjrel}
+JUMP_OPS = frozenset(dis.opname[number] for number in dis.hasjrel if number < 256) - NOTE_OPS
+# The name, on other versions, of an instruction with this operand.
+NAMED_OPERANDS = {spelling: name for name, spelling in FACTS.spelled.items()}
 BINARY_NAMES: tuple[str, ...] = tuple(text for _, text in opcode._nb_ops)  # type: ignore[attr-defined]
 COMPARE_NAMES: tuple[str, ...] = tuple(dis.cmp_op)
 
@@ -121,9 +151,11 @@ _INTRINSICS = {
     )
     for count in (1, 2)
 }
-# Operands that index a fixed table of texts.
-TEXT_OPERANDS: dict[str, tuple[str, ...]] = {
+# Operands that index a fixed table of texts, or of objects.
+TEXT_OPERANDS: dict[str, tuple[Any, ...]] = {
     "BINARY_OP": BINARY_NAMES,
+    "LOAD_COMMON_CONSTANT": tuple(getattr(opcode, "_common_constants", ())),
+    "LOAD_SPECIAL": tuple(getattr(opcode, "_special_method_names", ())),
     **{name: texts for name, texts in _INTRINSICS.items() if texts},
 }
 
@@ -151,5 +183,5 @@ BRANCH_OPPOSITE = {
 
 def has_plain_arg(opname: str) -> bool:
     """Whether the instruction's `arg` is a plain number (counts, flags), not an index of something."""
-    indexed = NAME_OPS | CONST_OPS | LOCAL_OPS | CELL_OPS | JUMP_OPS
+    indexed = NAME_OPS | CONST_OPS | LOCAL_OPS | CELL_OPS | JUMP_OPS | NOTE_OPS
     return opname not in indexed and opname not in TEXT_OPERANDS and opname != "COMPARE_OP"

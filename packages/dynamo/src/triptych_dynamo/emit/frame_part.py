@@ -139,8 +139,8 @@ class FramePart:
         """The stack behind the breaking instruction. Method loads are written as plain attribute loads."""
         kept = self.kept
         taken = len(self.kinds) - kept
-        if breaking.opname in ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL") and (
-            breaking.opname == "LOAD_METHOD" or breaking.flags & 1
+        if breaking.opname in ("LOAD_METHOD", "LOAD_SPECIAL") or (
+            breaking.opname in ("LOAD_ATTR", "LOAD_GLOBAL") and breaking.flags & 1
         ):
             breaking.opname = "LOAD_GLOBAL" if breaking.opname == "LOAD_GLOBAL" else "LOAD_ATTR"
             breaking.flags = 0

@@ -73,8 +73,9 @@ def _pop_callable(frame: Frame, args: list[Value]) -> Value:
 @op("CALL_FUNCTION_EX")
 def call_function_ex(frame: Frame, instruction: Instruction) -> None:
     kwargs: dict[str, Value] = {}
-    if (instruction.arg or 0) & 1:
-        kwargs = keyword_arguments(frame, frame.pop())
+    if FACTS.null_for_keywords or (instruction.arg or 0) & 1:
+        mapping = frame.pop()
+        kwargs = {} if mapping is NULL else keyword_arguments(frame, mapping)
     args = list(frame.pop().iterate(frame))
     function = _pop_callable(frame, args)
     frame.push(frame.run_call(function, args, kwargs))
@@ -111,7 +112,9 @@ def set_function_attribute(frame: Frame, instruction: Instruction) -> None:
 
 
 def _set_part(frame: Frame, function: FunctionValue, flag: int, part: Value) -> None:
-    if flag == 8:
+    if flag == 16:
+        function.attributes["__annotate__"] = part
+    elif flag == 8:
         function.closure = [cell for cell in part.iterate(frame) if isinstance(cell, CellValue)]
     elif flag == 4:
         function.attributes["__annotations__"] = annotations_of(frame, part)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
+from triptych_dynamo.bytecode.tables import FACTS
 from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import op
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.null import HANDLING
+from triptych_dynamo.values.null import HANDLING, NULL
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction
@@ -79,12 +80,8 @@ def reraise(frame: Frame, instruction: Instruction) -> None:
 def before_with(frame: Frame, instruction: Instruction) -> None:
     """`manager -> manager.__exit__ manager.__enter__()`."""
     manager = frame.stack[-1]
-    cls = manager.python_type()
     for name in ("__enter__", "__exit__"):
-        if not hasattr(cls, name):
-            missed = " (missed __exit__ method)" if name == "__exit__" else ""
-            text = f"'{cls.__qualname__}' object does not support the context manager protocol{missed}"
-            frame.raise_python(TypeError, text)
+        _check_special(frame, manager, name, ("__exit__",))
     leave = manager.get_attr(frame, "__exit__")
     entered = manager.call_method(frame, "__enter__", [], {})
     frame.pop()
@@ -92,10 +89,29 @@ def before_with(frame: Frame, instruction: Instruction) -> None:
     frame.push(entered)
 
 
+def _check_special(frame: Frame, manager: Value, name: str, told: tuple[str, ...]) -> None:
+    cls = manager.python_type()
+    if hasattr(cls, name):
+        return
+    missed = f" (missed {name} method)" if name in told else ""
+    text = f"'{cls.__qualname__}' object does not support the context manager protocol{missed}"
+    frame.raise_python(TypeError, text)
+
+
+@op("LOAD_SPECIAL")
+def load_special(frame: Frame, instruction: Instruction) -> None:
+    """`manager -> method NULL`, the method bound: `__exit__`, then `__enter__` of a `with` statement."""
+    name = instruction.argval
+    _check_special(frame, frame.stack[-1], name, ("__enter__", "__exit__"))
+    method = frame.stack[-1].get_attr(frame, name)
+    frame.pop()
+    frame.stack += (method, NULL)
+
+
 @op("WITH_EXCEPT_START")
 def with_except_start(frame: Frame, instruction: Instruction) -> None:
-    """`exit lasti previous exception -> ... exit(type, exception, traceback)`."""
+    """`exit lasti previous exception -> ... exit(type, exception, traceback)`; a NULL follows `exit` from 3.14 on."""
     exception = frame.stack[-1]
-    leave = frame.stack[-4]
+    leave = frame.stack[-5 if FACTS.special_methods else -4]
     cls = frame.constant(exception.python_type())
     frame.push(leave.call(frame, [cls, exception, exception.get_attr(frame, "__traceback__")], {}))

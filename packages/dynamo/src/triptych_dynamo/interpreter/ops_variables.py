@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.values.base import Value
 
 
-@op("NOP", "RESUME", "PRECALL", "EXTENDED_ARG", "CACHE", "SETUP_ANNOTATIONS")
+@op("NOP", "NOT_TAKEN", "RESUME", "PRECALL", "EXTENDED_ARG", "CACHE", "SETUP_ANNOTATIONS")
 def nothing(frame: Frame, instruction: Instruction) -> None:
     """No effect on values."""
 
@@ -30,7 +30,12 @@ def load_const(frame: Frame, instruction: Instruction) -> None:
     frame.stack.append(frame.constant(instruction.argval))
 
 
-@op("POP_TOP", "END_FOR")
+@op("LOAD_COMMON_CONSTANT")
+def load_common_constant(frame: Frame, instruction: Instruction) -> None:
+    frame.stack.append(frame.constant(instruction.argval))
+
+
+@op("POP_TOP", "POP_ITER", "END_FOR")
 def pop_top(frame: Frame, instruction: Instruction) -> None:
     drop(frame, frame.stack[-1])
     frame.stack.pop()
