@@ -122,6 +122,28 @@ def local_named_tuple_and_enumeration(x):
 
 
 @construct(X)
+def enumerations_with_automatic_values(x):
+    class Number(enum.IntEnum):
+        ONE = 1
+        TWO = enum.auto()
+
+    class Rights(enum.Flag):
+        READ = enum.auto()
+        WRITE = enum.auto()
+        BOTH = READ | WRITE
+
+    return x * Number.TWO, Rights.BOTH == Rights.READ | Rights.WRITE, [r.name for r in Rights], Number(2).name
+
+
+@construct(X)
+def typed_dictionary(x):
+    class Options(typing.TypedDict):
+        a: int
+
+    return x, Options(a=1)
+
+
+@construct(X)
 def returned_class(x):
     class Local:
         number = 5

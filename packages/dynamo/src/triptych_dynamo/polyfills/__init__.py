@@ -13,6 +13,7 @@ import heapq
 import itertools
 import math
 import operator
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,8 @@ MODELS: dict[Any, Callable[..., Any]] = {
     bisect.bisect_right: heaps.bisect_right,
     bisect.insort_left: heaps.insort_left,
     bisect.insort_right: heaps.insort_right,
+    types.SimpleNamespace.__eq__: containers.namespace_eq,
+    types.SimpleNamespace.__repr__: containers.namespace_repr,
 }
 if hasattr(itertools, "batched"):
     MODELS[itertools.batched] = iteration.batched

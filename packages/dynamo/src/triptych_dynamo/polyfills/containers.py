@@ -6,6 +6,7 @@ In: the arguments of the original, `self` first. Out: the same result or excepti
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 _ABSENT = object()
@@ -166,3 +167,14 @@ def is_subset(left: Iterable[Any], right: Any) -> bool:
         if item not in right:
             return False
     return True
+
+
+def namespace_eq(self: SimpleNamespace, other: Any, /) -> Any:
+    """`SimpleNamespace.__eq__`."""
+    return self.__dict__ == other.__dict__ if isinstance(other, SimpleNamespace) else NotImplemented
+
+
+def namespace_repr(self: SimpleNamespace, /) -> str:
+    """`SimpleNamespace.__repr__`."""
+    name = "namespace" if type(self) is SimpleNamespace else type(self).__name__
+    return f"{name}({', '.join([f'{key}={value!r}' for key, value in self.__dict__.items()])})"

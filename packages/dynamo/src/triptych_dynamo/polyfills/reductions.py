@@ -202,3 +202,35 @@ def length_hint(obj: Any, default: int = 0, /) -> int:
         return default
     found = cls.__length_hint__(obj)
     return default if found is NotImplemented else found  # type: ignore[no-any-return]
+
+
+def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool, info: Any) -> Callable[..., Any]:
+    """What `functools.lru_cache` makes of a function, as a Python function."""
+    results: dict[Any, Any] = {}
+    hits = misses = 0
+
+    def cached(*args: Any, **kwargs: Any) -> Any:
+        nonlocal hits, misses
+        key: tuple[Any, ...] = (args, tuple(kwargs.items()))
+        if typed:
+            key += tuple([type(item) for item in (*args, *kwargs.values())])
+        if key in results:
+            hits += 1
+            result = results[key] = results.pop(key)
+            return result
+        misses += 1
+        result = function(*args, **kwargs)
+        if maxsize is None or maxsize > 0:
+            if maxsize is not None and len(results) >= maxsize:
+                del results[next(iter(results))]
+            results[key] = result
+        return result
+
+    def cache_clear() -> None:
+        nonlocal hits, misses
+        results.clear()
+        hits = misses = 0
+
+    cached.cache_info = lambda: info(hits, misses, maxsize, len(results))  # type: ignore[attr-defined]
+    cached.cache_clear = cache_clear  # type: ignore[attr-defined]
+    return cached

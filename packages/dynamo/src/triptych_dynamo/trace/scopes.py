@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from triptych_dynamo.values.base import Value
 
 _DELETED = object()
+_dictionary_family: list[Callable[[Any], Value]] = []
+
+
+def stands_for_globals(family: Any) -> Any:
+    """Register the family of values for the dictionary `globals()`: `family(scope)`."""
+    _dictionary_family.append(family)
+    return family
 
 
 class GlobalScope:
@@ -69,10 +76,10 @@ class GlobalScope:
         tx.guard("dict_lacks", self.source, name)
         return False
 
-    def as_dictionary(self, make: Callable[[GlobalScope], Value]) -> Value:
+    def as_dictionary(self) -> Value:
         """The one value of the dictionary itself, made when it is first asked for."""
         if self._dictionary is None:
-            self._dictionary = make(self)
+            self._dictionary = _dictionary_family[0](self)
         return self._dictionary
 
     def has_written(self, name: str) -> bool:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import ABSENT, is_trusted_name, lookup
+from triptych_dynamo.values.common import ABSENT, constant_of, fold, is_trusted_name, lookup
+from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.functions import MethodValue
 
 if TYPE_CHECKING:
@@ -142,9 +143,19 @@ def call_builtin_method(
     handler = getattr(owner, "call_c_method", None)
     if handler is not None:
         return handler(tx, cls, name, args, kwargs)  # type: ignore[no-any-return]
+    if isinstance(owner, ConstantValue) and defines(cls, name) is not defines(owner.python_type(), name):
+        return _method_of_base(tx, owner, cls, name, args)
     if cls is object and name == "__getattribute__":
         return owner.get_attr(tx, args[0].as_constant())
     if cls is object and name == "__setattr__":
         owner.set_attr(tx, args[0].as_constant(), args[1])
         return tx.constant(None)
     return owner.call_method(tx, name, args, kwargs)
+
+
+def _method_of_base(tx: Frame, owner: ConstantValue, cls: type, name: str, args: list[Value]) -> Value:
+    """A method of a base class on an atom: `int.__repr__(True)`."""
+    if cls is object and name in ("__repr__", "__hash__"):
+        return tx.unsupported("call", f"object.{name} depends on an address")
+    plain = [constant_of(tx, arg, f"an argument of {cls.__name__}.{name}") for arg in args]
+    return fold(tx, getattr(cls, name), [owner.value, *plain])

@@ -22,21 +22,44 @@ def bind_arguments(tx: Frame, function: FunctionValue, args: list[Value], kwargs
     bound: dict[str, Value] = dict(zip(names[:positional], args, strict=False))
     named_count = positional + code.co_kwonlyargcount
     has_rest = bool(code.co_flags & inspect.CO_VARARGS)
-    if len(args) > positional and not has_rest:
-        raise_type_error(tx, code.co_name, f"takes {positional} positional arguments but {len(args)} were given")
     extra = _bind_keywords(tx, function, bound, kwargs)
+    if len(args) > positional and not has_rest:
+        _raise_too_many(tx, function, len(args), bound)
     _fill_defaults(function, bound)
-    missing = [name for name in names[:named_count] if name not in bound]
-    if missing:
-        kind = "positional" if missing[0] in names[:positional] else "keyword-only"
-        listed = " and ".join(f"'{name}'" for name in missing)
-        plural = "s" if len(missing) > 1 else ""
-        raise_type_error(tx, code.co_name, f"missing {len(missing)} required {kind} argument{plural}: {listed}")
+    _check_missing(tx, function, names[:positional], "positional", bound)
+    _check_missing(tx, function, names[positional:named_count], "keyword-only", bound)
     if has_rest:
         bound[names[named_count]] = tx.trace.make_tuple(args[positional:])
     if code.co_flags & inspect.CO_VARKEYWORDS:
         bound[names[named_count + has_rest]] = tx.trace.make_dict([(ConstantValue(k), v) for k, v in extra.items()])
     return bound
+
+
+def _raise_too_many(tx: Frame, function: FunctionValue, given: int, bound: dict[str, Value]) -> None:
+    """More positional arguments than parameters."""
+    code = function.code
+    most, optional = code.co_argcount, len(function.defaults)
+    takes = f"from {most - optional} to {most}" if optional else str(most)
+    plural = "s" if optional or most != 1 else ""
+    keyword_only = sum(name in bound for name in code.co_varnames[most : most + code.co_kwonlyargcount])
+    also = ""
+    if keyword_only:
+        also = f" positional argument{'s' * (given != 1)} (and {keyword_only} keyword-only argument"
+        also += f"{'s' * (keyword_only != 1)})"
+    verb = "was" if given == 1 and not keyword_only else "were"
+    raise_type_error(tx, function, f"takes {takes} positional argument{plural} but {given}{also} {verb} given")
+
+
+def _check_missing(
+    tx: Frame, function: FunctionValue, names: tuple[str, ...], kind: str, bound: dict[str, Value]
+) -> None:
+    """Every parameter of `names` has a value."""
+    missing = [repr(name) for name in names if name not in bound]
+    if not missing:
+        return
+    listed = " and ".join(missing) if len(missing) < 3 else f"{', '.join(missing[:-1])}, and {missing[-1]}"
+    plural = "s" if len(missing) > 1 else ""
+    raise_type_error(tx, function, f"missing {len(missing)} required {kind} argument{plural}: {listed}")
 
 
 def _bind_keywords(
@@ -48,12 +71,16 @@ def _bind_keywords(
     for key, value in kwargs.items():
         if key in named:
             if key in bound:
-                raise_type_error(tx, code.co_name, f"got multiple values for argument '{key}'")
+                raise_type_error(tx, function, f"got multiple values for argument '{key}'")
             bound[key] = value
         elif code.co_flags & inspect.CO_VARKEYWORDS:
             extra[key] = value
         else:
-            raise_type_error(tx, code.co_name, f"got an unexpected keyword argument '{key}'")
+            only = [name for name in code.co_varnames[: code.co_posonlyargcount] if name in kwargs]
+            if only:
+                text = f"got some positional-only arguments passed as keyword arguments: '{', '.join(only)}'"
+                raise_type_error(tx, function, text)
+            raise_type_error(tx, function, f"got an unexpected keyword argument '{key}'")
     return extra
 
 
@@ -76,6 +103,6 @@ def read_default(defaults: Any, key: Any) -> Value:
     return found  # type: ignore[no-any-return]
 
 
-def raise_type_error(tx: Frame, name: str, text: str) -> None:
+def raise_type_error(tx: Frame, function: FunctionValue, text: str) -> None:
     """The TypeError of a call that does not fit."""
-    tx.raise_python(TypeError, f"{name}() {text}")
+    tx.raise_python(TypeError, f"{function.qualified_name}() {text}")

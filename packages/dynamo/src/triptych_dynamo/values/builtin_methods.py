@@ -14,6 +14,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.polyfills import MODELS
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import type_name
@@ -87,6 +88,9 @@ class MethodDescriptorValue(Value):
                 TypeError,
                 f"descriptor '{name}' for '{cls.__name__}' objects doesn't apply to a '{type_name(owner)}' object",
             )
+        model = MODELS.get(self.function)
+        if model is not None:
+            return tx.call(tx.wrap(model, None), args, kwargs)
         return attributes.call_builtin_method(tx, owner, cls, name, rest, kwargs)
 
     def reconstruct(self, cg: Writer) -> None:

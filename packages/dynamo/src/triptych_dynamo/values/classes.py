@@ -146,6 +146,8 @@ class ClassValue(Value):
         meta_call = attributes.defines(type(self.cls), "__call__")
         if isinstance(meta_call, FunctionType):
             return tx.call(tx.wrap(meta_call, None), [self, *args], kwargs)
+        if isinstance(meta_call, type):  # no descriptor: called as it is, such as `dict` of a typed dictionary
+            return tx.call(tx.wrap(meta_call, None), args, kwargs)
         return self.instantiate(tx, args, kwargs)
 
     def instantiate(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:

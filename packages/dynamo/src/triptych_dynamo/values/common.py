@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from collections.abc import Iterator as IteratorABC
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import PinnedSource, Source
@@ -139,6 +140,8 @@ def builds_literal(*types: type) -> Callable[[Callable[[Any, Any], Value]], Call
 def literal(tx: Frame, obj: Any) -> Value:
     """A new value that equals `obj`: containers become fresh containers of the trace, the rest constants."""
     builder = _LITERALS.get(type(obj))
+    if builder is None and isinstance(obj, IteratorABC):  # a constant of the code would be used up by its first call
+        builder = _LITERALS.get(IteratorABC)
     if builder is not None:
         return builder(tx, obj)
     return tx.constant(obj)

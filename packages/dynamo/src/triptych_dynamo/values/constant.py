@@ -25,6 +25,8 @@ _BY_IDENTITY: frozenset[type] = frozenset(
     {NoneType, bool, EllipsisType, NotImplementedType, CodeType, torch.dtype, torch.layout, torch.memory_format}
 )
 
+_QUANTIZED = frozenset({torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4})
+
 
 class ConstantValue(Value):
     """An immutable atom. Two constants of equal type and value are interchangeable."""
@@ -42,6 +44,11 @@ class ConstantValue(Value):
         return True
 
     def as_constant(self) -> Any:
+        return self.value
+
+    def as_graph_arg(self, tx: Frame) -> Any:
+        if type(self.value) is torch.dtype and self.value in _QUANTIZED:
+            return tx.unsupported("fake", f"a quantized tensor ({self.value}): no fake tensor stands for one")
         return self.value
 
     def truth(self, tx: Frame) -> bool:
@@ -77,8 +84,12 @@ class ConstantValue(Value):
 
     def _call_with_values(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if isinstance(self.value, (str, bytes)) and name == "join" and len(args) == 1:
-            parts = [part.as_constant() for part in args[0].iterate(tx) if part.is_constant()]
-            return fold(tx, self.value.join, [parts], {}, "join")
+            parts = list(args[0].iterate(tx))
+            for number, part in enumerate(parts):
+                if not part.is_constant():
+                    text = f"expected {type(self.value).__name__} instance, {part.python_type().__name__} found"
+                    tx.raise_python(TypeError, f"sequence item {number}: {text}")
+            return fold(tx, self.value.join, [[part.as_constant() for part in parts]], {}, "join")
         return tx.unsupported("call", f"{type(self.value).__name__}.{name} of values that are not constants")
 
     def iterate(self, tx: Frame) -> Iterator[Value]:

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 from triptych_dynamo._torch_compat import tensor_version
 from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.runtime_output import Shown, warn_above, warn_at
-from triptych_dynamo.sources import PinnedSource
+from triptych_dynamo.sources import AttrSource, PinnedSource
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.common import constant_of, is_constant_equal, is_scalar, none
 from triptych_dynamo.values.exceptions import ExceptionValue
-from triptych_dynamo.values.namespaces import GlobalsValue
 from triptych_dynamo.values.objects import ObjectValue
 from triptych_dynamo.values.symbolic import SymbolicValue
 from triptych_dynamo.values.tensor import TensorValue
@@ -158,11 +157,22 @@ def _is_enabled_for(tx: Frame, logger: Value, level: Value) -> Value:
 
 
 # -- warnings ----------------------------------------------------------------------------------------------------------
+def _raises_none(filters: Any) -> bool:
+    """Whether no filter turns a warning into an exception."""
+    return all(row[0] != "error" for row in filters)
+
+
+_NO_ERRORS = PythonFact(_raises_none, "no filter of warnings raises")
+
+
 @builtin(warnings.warn)
 def _warn(
     tx: Frame, message: Value, category: Value | None = None, stacklevel: Value | None = None, source: Any = None
 ) -> Value:
     """The place is found now: a line of an inlined function, or of a caller of the compiled one."""
+    if not _raises_none(warnings.filters):
+        return tx.unsupported("input-output", "a warning that a filter may raise")
+    tx.guard("python", AttrSource(PinnedSource(warnings, "warnings"), "filters"), _NO_ERRORS)
     level = 1 if stacklevel is None else max(1, constant_of(tx, stacklevel, "a stack level"))
     kind = none(tx) if category is None else category
     frames = tx.trace.frames
@@ -171,4 +181,4 @@ def _warn(
         return defer(tx, tx.wrap(warn_above, None), [message, kind, above], {})
     frame = frames[-level]
     place = [tx.constant(frame.code.co_filename), tx.constant(frame.line_number())]
-    return defer(tx, tx.wrap(warn_at, None), [message, kind, *place, frame.scope.as_dictionary(GlobalsValue)], {})
+    return defer(tx, tx.wrap(warn_at, None), [message, kind, *place, frame.scope.as_dictionary()], {})

@@ -12,7 +12,7 @@ from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.builtin_functions import call_pure
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
-from triptych_dynamo.values.classes import ClassValue, StaticObjectValue
+from triptych_dynamo.values.classes import ClassValue, StaticObjectValue, constructs
 from triptych_dynamo.values.common import ABSENT, fold, lookup
 from triptych_dynamo.values.pure import is_c_enumeration, is_frozen
 from triptych_dynamo.values.registry import wraps_if
@@ -80,6 +80,12 @@ class EnumClassValue(ClassValue):
         if name == "__iter__":
             return tx.call(tx.wrap(iter, None), [tx.constant(tuple(self.enumeration))])
         return super().call_method(tx, name, args, kwargs)
+
+
+@constructs(enum.auto)
+def _auto(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The namespace of an enumeration puts the number in its place."""
+    return StaticObjectValue(enum.auto())
 
 
 @wraps_if(lambda obj: isinstance(obj, enum.EnumMeta), order=12)

@@ -86,20 +86,28 @@ class FunctionValue(Value):
     def key(self, tx: Frame) -> Any:
         return self.obj if self.obj is not None else self
 
+    @property
+    def qualified_name(self) -> str:
+        """`__qualname__`, which the program may have set."""
+        stored = self.attributes.get("__qualname__")
+        if stored is not None and stored.is_constant():
+            return str(stored.as_constant())
+        return self.obj.__qualname__ if self.obj is not None else self.code.co_qualname
+
     # -- attributes ----------------------------------------------------------------------------------------------------
     def get_attr(self, tx: Frame, name: str) -> Value:
         if name in self.attributes:
             return self.attributes[name]
         special = {
             "__name__": lambda: ConstantValue(self.obj.__name__ if self.obj else self.code.co_name),
-            "__qualname__": lambda: ConstantValue(self.obj.__qualname__ if self.obj else self.code.co_qualname),
+            "__qualname__": lambda: ConstantValue(self.qualified_name),
             "__code__": lambda: ConstantValue(self.code),
             "__defaults__": lambda: tx.trace.make_tuple(self.defaults) if self.defaults else ConstantValue(None),
             "__closure__": lambda: tx.trace.make_tuple(list(self.closure)) if self.closure else ConstantValue(None),
             "__module__": lambda: ConstantValue(self.obj.__module__ if self.obj else self.namespace.get("__name__")),
             "__doc__": lambda: ConstantValue(self.obj.__doc__ if self.obj else docstring(self.code)),
             "__dict__": lambda: self._dictionary(tx),
-            "__globals__": lambda: tx.wrap(self.namespace, PinnedSource(self.namespace, "G")),
+            "__globals__": lambda: tx.trace.scope_of(self.namespace).as_dictionary(),
             "__class__": lambda: tx.constant(FunctionType),
             "__annotations__": lambda: self._annotations(tx),
             "__kwdefaults__": lambda: self._keyword_defaults(tx),

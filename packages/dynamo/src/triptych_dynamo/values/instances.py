@@ -43,7 +43,7 @@ def instantiate(tx: Frame, class_value: ClassValue, args: list[Value], kwargs: d
     else:
         source = attributes.class_source(owner, "__new__", new)
         value = tx.call(tx.wrap(new, source), [class_value, *args], kwargs)
-    if issubclass(value.python_type(), cls):
+    if cls in type.__getattribute__(value.python_type(), "__mro__"):  # a metaclass is not asked
         initialise(tx, value, cls, args, kwargs)
     return value
 

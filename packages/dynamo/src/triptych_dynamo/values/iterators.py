@@ -7,12 +7,13 @@ any value, `iterate` steps through any value from Python.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Iterator as IteratorABC
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.polyfills import iteration
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
-from triptych_dynamo.values.common import constant_of, supports, type_name
+from triptych_dynamo.values.common import builds_literal, constant_of, literal, supports, type_name
 from triptych_dynamo.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -170,6 +171,12 @@ class SnapshotIterator(IteratorValue):
 
     def reconstruct(self, cg: Writer) -> None:
         _reconstruct_rest(cg, [] if self.exhausted else self.items[self.index :])
+
+
+@builds_literal(IteratorABC)
+def _iterator_literal(tx: Frame, obj: Any) -> Value:
+    """What a folded function gives step by step."""
+    return SnapshotIterator([literal(tx, item) for item in obj], type(obj))
 
 
 class ZipIterator(IteratorValue):

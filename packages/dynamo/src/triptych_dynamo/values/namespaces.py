@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.sources import PinnedSource, Source
+from triptych_dynamo.trace.scopes import stands_for_globals
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 
 # -- globals and locals ------------------------------------------------------------------------------------------------
+@stands_for_globals
 class GlobalsValue(Value):
     """The dictionary `globals()`: reads and writes go to the scope of the trace."""
 
@@ -81,7 +83,7 @@ def _setitem(self: GlobalsValue, tx: Frame, key: Value, item: Value) -> Value:
 
 @builtin(globals)
 def _globals(tx: Frame) -> Value:
-    return tx.scope.as_dictionary(GlobalsValue)
+    return tx.scope.as_dictionary()
 
 
 @builtin(locals)

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.polyfills import reductions
 from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.values import operators
 from triptych_dynamo.values.base import Value
@@ -92,17 +93,24 @@ def wrap_partial(tx: Frame, obj: functools.partial[Any], source: Source | None) 
     return PartialValue(part("func"), part("args"), part("keywords"), source)
 
 
+def _mark_of(value: Value) -> Any:
+    """An argument in the key of a cached call: a constant by type and value, anything else by identity."""
+    obj = value.as_constant() if value.is_constant() else None
+    return (type(obj), obj) if type(obj) in ConstantValue.ATOMS and obj is not None else value
+
+
 class CachedFunctionValue(Value):
     """A function under `functools.lru_cache`.
 
     Called with constants it is run: eager, too, would take the result of the first call ever after. With other
-    arguments the function is inlined; one that only logs is then called as it is after the graph, and its cache keeps
-    it from logging twice.
+    arguments the function is inlined, once for the same arguments in a trace; one that only logs is then called as it
+    is after the graph, and its cache keeps it from logging twice.
     """
 
     def __init__(self, obj: Any, source: Source | None = None) -> None:
         super().__init__(source)
         self.obj = obj
+        self.results: dict[Any, Value] = {}
 
     def python_type(self) -> type:
         return type(self.obj)
@@ -124,6 +132,12 @@ class CachedFunctionValue(Value):
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if all(arg.is_constant() for arg in (*args, *kwargs.values())):
             return self._run(tx, args, kwargs)
+        mark = (tuple(map(_mark_of, args)), tuple((name, _mark_of(arg)) for name, arg in kwargs.items()))
+        if mark not in self.results:
+            self.results[mark] = self._inline(tx, args, kwargs)
+        return self.results[mark]
+
+    def _inline(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         before = tx.effects.changed()
         result = tx.call(self._wrapped(tx), args, kwargs)
         spoken: list[Any] = [item for item in tx.effects.changed()[len(before) :] if isinstance(item, DeferredCall)]
@@ -165,6 +179,11 @@ def wrap_cached_function(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A cached function of the program."""
     tx.guard("is", source, obj)
     return CachedFunctionValue(obj, source)
+
+
+@constructs(functools._lru_cache_wrapper)
+def _cached_in_region(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return tx.call(tx.wrap(reductions.lru_cache_wrapper, None), args, kwargs)
 
 
 @builtin(functools.update_wrapper)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TYPE_CHECKING
 
+from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import is_scalar
 from triptych_dynamo.values.exceptions import ExceptionValue
@@ -23,7 +25,7 @@ def text_of(tx: Frame, value: Value, method: str) -> str:
     if is_scalar(value) or value.is_constant():
         obj = value.as_constant()
         return str(obj) if method == "__str__" else repr(obj)
-    if isinstance(value, ExceptionValue):
+    if isinstance(value, ExceptionValue) and not isinstance(attributes.defines(value.cls, method), FunctionType):
         error = value.as_exception(tx)
         return str(error) if method == "__str__" else repr(error)
     items = getattr(value, "items", None)
