@@ -205,24 +205,6 @@ def test_filters_give_one_answer_for_each_entry():
 
 
 # -- regions, arrays, hints --------------------------------------------------------------------------------------------
-def test_nested_regions_are_compiled_once():
-    @compiler.nested_compile_region
-    def layer(x, w):
-        return torch.softmax(x @ w, -1)
-
-    def model(x, *ws):
-        for w in ws:
-            x = layer(x, w)
-        return x
-
-    x, ws = torch.randn(3, 4), torch.randn(6, 4, 4).unbind()
-    one, six = triptych.compile(model), triptych.compile(model)
-    torch.testing.assert_close(one(x, ws[0]), model(x, ws[0]))
-    torch.testing.assert_close(six(x, *ws), model(x, *ws))
-    assert triptych.report(one).kernels == triptych.report(six).kernels == 1
-    torch.testing.assert_close(layer(x, ws[0]), torch.softmax(x @ ws[0], -1))
-
-
 @pytest.mark.parametrize(
     ("given", "error"),
     [
@@ -235,7 +217,7 @@ def test_nested_regions_are_compiled_once():
 def test_wrong_regions(given, error):
     with pytest.raises(error):
         compiler.nested_compile_region(**given)
-    assert compiler.nested_compile_region(max_reuse_entries=2, reuse_hash_fn=hash)(len) is len
+    assert compiler.nested_compile_region(max_reuse_entries=2, reuse_hash_fn=hash)(len)([1]) == 1
 
 
 def test_wrap_numpy_eagerly():

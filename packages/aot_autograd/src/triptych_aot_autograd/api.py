@@ -25,6 +25,7 @@ from triptych_aot_autograd.tracing import control_flow
 from triptych_aot_autograd.tracing.interpret import held_state, run_graph
 from triptych_aot_autograd.tracing.joint import TraceRequest, trace
 from triptych_aot_autograd.tracing.recorder import Recorder
+from triptych_aot_autograd.tracing.regions import Regions
 
 PartitionFn = Callable[..., Partition]
 
@@ -311,8 +312,10 @@ def _compile_graph(
     def run(inputs: Sequence[Any], recorder: Recorder) -> list[Any]:
         nonlocal spec
         attributes = dict(zip(held, inputs[count:], strict=True))
+        regions = Regions(gm, recorder, control_flow.run_body)
+        higher_order = control_flow.runner(recorder)
         flat, spec = tree_flatten(
-            run_graph(gm, inputs[:count], recorder.provenance, attributes, control_flow.runner(recorder))
+            run_graph(gm, inputs[:count], recorder.provenance, attributes, higher_order, regions.call)
         )
         return flat
 

@@ -14,7 +14,8 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "triptych_dynamo.api": ("optimize", "region_of", "reset"),
     "triptych_dynamo.steering": (
         *("allow_in_graph", "assume_constant_result", "disable", "graph_break", "is_compiling"),
-        *("error_on_graph_break", "is_exporting", "nonstrict_trace", "skip_frame", "substitute_in_graph"),
+        *("error_on_graph_break", "is_exporting", "nested_compile_region", "nonstrict_trace", "skip_frame"),
+        "substitute_in_graph",
     ),
     "triptych_dynamo.marks": (
         *("mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"),

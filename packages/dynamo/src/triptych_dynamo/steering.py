@@ -9,6 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -139,6 +140,61 @@ def nonstrict_trace(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     mark(run, "nonstrict", fn)
     return run
+
+
+@dataclass(frozen=True, eq=False)
+class RegionMark:
+    """What `nested_compile_region` was told. name: of the function."""
+
+    name: str
+    max_reuse_entries: int
+    reuse_hash_fn: Callable[..., int] | None
+
+
+def nested_compile_region(
+    fn: Callable[..., Any] | None = None,
+    *,
+    max_reuse_entries: int = 8,
+    reuse_hash_fn: Callable[..., int] | None = None,
+) -> Any:
+    """Mark a function that a program calls many times, such as a layer: its calls share one subgraph.
+
+    In the captured graph each call is a call of a module, and calls that do the same to other values call the same
+    one; what differs (a size, a constant, a branch taken) makes a module of its own. Later stages treat a module that
+    is called many times once. Called eagerly the function is what it was.
+
+    Args:
+        fn: the function or method; a decorator is returned when None.
+        max_reuse_entries: modules kept of this region in one graph; a call that would need more is part of the graph.
+        reuse_hash_fn: of a call's arguments: calls for which it gives different integers share nothing. It is traced.
+
+    Example:
+        >>> @nested_compile_region
+        ... def layer(x, weight):
+        ...     return torch.relu(x @ weight)
+    """
+    if not isinstance(max_reuse_entries, int) or max_reuse_entries < 1:
+        raise ValueError(f"max_reuse_entries must be a positive integer, not {max_reuse_entries!r}")
+    if reuse_hash_fn is not None and not callable(reuse_hash_fn):
+        raise TypeError(f"reuse_hash_fn must be a function that gives an integer, not {reuse_hash_fn!r}")
+    if fn is None:
+        return functools.partial(
+            nested_compile_region, max_reuse_entries=max_reuse_entries, reuse_hash_fn=reuse_hash_fn
+        )
+    if isinstance(fn, type) or not callable(fn):
+        raise TypeError(f"nested_compile_region takes a function, not {fn!r}")
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    mark(run, "region", RegionMark(region_name(fn), max_reuse_entries, reuse_hash_fn))
+    return run
+
+
+def region_name(fn: Any) -> str:
+    """What the modules of a region are called after."""
+    return str(getattr(fn, "__qualname__", type(fn).__qualname__)).split(".<locals>.")[-1]
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:

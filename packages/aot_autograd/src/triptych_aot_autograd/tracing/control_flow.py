@@ -20,6 +20,8 @@ from triptych_aot_autograd.tracing.facts import Facts, TracedTensor
 from triptych_aot_autograd.tracing.interpret import run_graph
 from triptych_aot_autograd.tracing.joint import TraceRequest, trace
 from triptych_aot_autograd.tracing.recorder import Recorder
+from triptych_aot_autograd.tracing.regions import Regions
+from triptych_aot_autograd.tracing.symbols import SYMBOLIC
 
 MOST_ROWS = 4096  # of a scan or map, each of which is traced
 
@@ -42,10 +44,16 @@ def _body(gm: GraphModule) -> Run:
     """A torch-level subgraph as a function of flat inputs."""
 
     def run(inputs: list[Any], recorder: Recorder) -> Sequence[Any]:
-        found = run_graph(gm, inputs, recorder.provenance, {}, runner(recorder))
-        return list(found) if isinstance(found, (tuple, list)) else [found]
+        return run_body(gm, inputs, recorder)
 
     return run
+
+
+def run_body(gm: GraphModule, inputs: Sequence[Any], recorder: Recorder) -> Sequence[Any]:
+    """The results of a torch-level graph without state, traced in place."""
+    regions = Regions(gm, recorder, run_body)
+    found = run_graph(gm, inputs, recorder.provenance, {}, runner(recorder), regions.call)
+    return list(found) if isinstance(found, (tuple, list)) else [found]
 
 
 # -- subgraphs ---------------------------------------------------------------------------------------------------------
@@ -214,4 +222,18 @@ def _map(recorder: Recorder, operator: Any, body: GraphModule, xs: Any, extra: A
     return [torch.stack(list(rows)) for rows in zip(*stacks, strict=True)]
 
 
-_RULES: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan, "map_impl": _map}
+def _invoke_subgraph(recorder: Recorder, operator: Any, module: GraphModule, name: Any, *operands: Any) -> Any:
+    """How torch's own front end writes the call of a region. Numbers that a run finds out differ from call to call."""
+    values = [n.meta.get("val", n.meta.get("example_value")) for n in module.graph.nodes if n.op != "placeholder"]
+    if any(isinstance(v, SYMBOLIC) and not v.node.has_hint() for v in values):
+        raise UnsupportedOperationError(f"{operator.name()}: a region that asks for numbers in tensors")
+    return tuple(run_body(module, operands, recorder))
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "cond": _cond,
+    "while_loop": _while_loop,
+    "scan": _scan,
+    "map_impl": _map,
+    "invoke_subgraph": _invoke_subgraph,
+}

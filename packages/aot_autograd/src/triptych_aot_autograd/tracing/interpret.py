@@ -25,10 +25,12 @@ def run_graph(
     provenance: Provenance,
     attributes: dict[str, Any],
     higher_order: Callable[[Any, Any], Any] | None = None,
+    region: Callable[[Node, GraphModule, Sequence[Any]], Any] | None = None,
 ) -> Any:
     """The output of `gm` on `inputs`.
 
     attributes: replaces parameters and buffers by target name. higher_order: runs a higher-order operator on arguments.
+    region: runs a graph module without state that the graph calls.
     """
     values: dict[Node, Any] = {}
     arguments = iter(inputs)
@@ -52,11 +54,20 @@ def run_graph(
             values[node] = node.target(*args, **kwargs)
         elif node.op == "call_method":
             values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+        elif region is not None and is_region(module := attribute(gm, str(node.target))):
+            values[node] = region(node, module, args)
         else:
             values[node] = _call_module(gm, str(node.target), attributes, args, kwargs)
         for dead in last_use.get(node, ()):
             del values[dead]
     raise ValueError("the graph has no output node")
+
+
+def is_region(module: torch.nn.Module) -> bool:
+    """Whether a submodule is a graph that reads nothing but its arguments, and gives a tuple."""
+    if not isinstance(module, GraphModule) or next(iter((*module.parameters(), *module.buffers())), None) is not None:
+        return False
+    return isinstance(module.graph.output_node().args[0], tuple)
 
 
 def _call_module(gm: GraphModule, target: str, attributes: dict[str, Any], args: Any, kwargs: Any) -> Any:

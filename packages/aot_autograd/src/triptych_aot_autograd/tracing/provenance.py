@@ -7,9 +7,11 @@ that of the forward op whose autograd node is running; the two are matched by au
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,6 +22,7 @@ from triptych_aot_autograd import _torch_compat as compat
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 KEPT = ("stack_trace", "nn_module_stack", "source_fn_stack", "custom", "recompute", "ac_graph_id")
+INHERITED = ("recompute", "ac_graph_id")
 
 
 class Provenance:
@@ -29,6 +32,7 @@ class Provenance:
         self.phase = "forward"
         self._source: dict[str, Any] | None = None  # origin given by the source graph
         self.source_value: Any = None  # what the source graph says its node gives
+        self.inherited: dict[str, Any] = {}  # what a call of a submodule gives to all of its nodes
         self._by_sequence: dict[int, dict[str, Any]] = {}
         self._by_frame: dict[tuple[Any, int], dict[str, Any]] = {}
         self._unknown: dict[str, Any] = {}
@@ -37,8 +41,19 @@ class Provenance:
         """Ops recorded from now on come from `node` of the source graph."""
         origin = {name: node.meta[name] for name in KEPT if name in node.meta}
         origin["source_name"] = node.name
+        origin.update(self.inherited)
         self._source = origin
         self.source_value = node.meta.get("val", node.meta.get("example_value"))
+
+    @contextlib.contextmanager
+    def inside(self, node: Node) -> Iterator[None]:
+        """Nodes of the submodule that `node` calls are recorded."""
+        before = self._source, self.source_value, self.inherited
+        self.inherited = {**self.inherited, **{k: node.meta[k] for k in INHERITED if k in node.meta}}
+        try:
+            yield
+        finally:
+            self._source, self.source_value, self.inherited = before
 
     def forward_origin(self) -> dict[str, Any]:
         """The origin of an op of the forward trace, remembered for the backward of its autograd node."""

@@ -28,6 +28,7 @@ from triptych_aot_autograd.tracing.views import ViewStep, single_output_step
 
 aten = torch.ops.aten
 NUMBERS = (int, float, bool)
+SERIAL = "serial"  # in a node's meta: as how many-th op it was recorded
 CONSTANT_TYPES = (
     int,
     float,
@@ -203,6 +204,7 @@ class Recorder(compat.TorchDispatchMode):
         meta.update(self.provenance.origin())
         meta["phase"] = self.provenance.phase
         meta["facts"] = template
+        meta[SERIAL] = self.ops
         return template, node
 
     def _has_foreign(self, args: Any) -> bool:

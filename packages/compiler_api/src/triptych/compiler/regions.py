@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import triptych_dynamo
+
 from triptych.errors import InvalidOptionError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,15 +20,17 @@ def nested_compile_region(
     max_reuse_entries: int = 8,
     reuse_hash_fn: Callable[..., int] | None = None,
 ) -> Any:
-    """Mark a function that is called many times inside a compiled region, so that its code is made once.
+    """Mark a function or method that is called many times inside a compiled region, such as a layer of a model.
 
-    Here equal loops of a graph are compiled to one kernel wherever they come from, and equal kernels of different
-    graphs are built once, so the mark changes nothing: a program without it gains the same. What differs between two
-    calls, a size or a constant, gives kernels of its own. `fn` is given back; called eagerly it is what it was.
+    The captured graph has one subgraph for all calls that do the same; autograd traces it once, forward and backward,
+    and stamps the result at each call; equal kernels are built once. A call that differs in a size, a constant or a
+    branch has a subgraph of its own. Fusion and the choice of what is kept for the backward see no borders, so the
+    compiled code is that of the program without the mark. Called eagerly the function is what it was.
 
     fn: the function; None makes a decorator. options: options of the code generator for this region alone; there are
-    none (InvalidOptionError): give them to `compile`. max_reuse_entries, reuse_hash_fn: accepted and checked; what is
-    reused is found by content.
+    none (InvalidOptionError): give them to `compile`. max_reuse_entries: subgraphs kept of this region; a call that
+    would need another one is compiled in place. reuse_hash_fn: of a call's arguments: calls for which it gives
+    different integers share nothing; it is traced, and gives a constant.
 
     Example:
         >>> @triptych.compiler.nested_compile_region
@@ -37,12 +41,7 @@ def nested_compile_region(
         raise InvalidOptionError(
             f"nested_compile_region has no options of its own, but got {sorted(options)}: give them to triptych.compile"
         )
-    if not isinstance(max_reuse_entries, int) or max_reuse_entries < 1:
-        raise ValueError(f"max_reuse_entries must be a positive integer, not {max_reuse_entries!r}")
-    if reuse_hash_fn is not None and not callable(reuse_hash_fn):
-        raise TypeError(f"reuse_hash_fn must be a function that gives an integer, not {reuse_hash_fn!r}")
-    if fn is None:
-        return functools.partial(nested_compile_region, max_reuse_entries=max_reuse_entries)
-    if not callable(fn):
-        raise TypeError(f"nested_compile_region takes a function, not {fn!r}")
-    return fn
+    mark = functools.partial(
+        triptych_dynamo.nested_compile_region, max_reuse_entries=max_reuse_entries, reuse_hash_fn=reuse_hash_fn
+    )
+    return mark(fn)

@@ -26,6 +26,7 @@ from triptych_dynamo._torch_compat import (
 from triptych_dynamo.codec import Codec, Json, NotPortable, make_codec, name_of, resolve
 from triptych_dynamo.guards.portable import expression_of
 from triptych_dynamo.guards.shape_program import compile_shape
+from triptych_dynamo.trace.regions import inlined
 
 _MODULES = frozenset(
     {
@@ -103,13 +104,14 @@ def _node_codec(nodes: dict[str, fx.Node]) -> Codec:
 def graph_to_json(module: fx.GraphModule) -> Json:
     """The graph, with sizes of its inputs and the user's lines."""
     codec = _node_codec({})
+    module = inlined(module)
     symbols: dict[Any, int] = {}
     nodes = [_node_to_json(codec, node, symbols) for node in module.graph.nodes]
     return {"symbols": [[str(symbol), hint] for symbol, hint in symbols.items()], "nodes": nodes}
 
 
 def _node_to_json(codec: Codec, node: fx.Node, symbols: dict[Any, int]) -> Json:
-    if node.op in ("call_module", "get_attr"):
+    if node.op == "get_attr":
         raise NotPortable(f"the graph has a node of kind {node.op}: {node.target}")
     row = {
         "op": node.op,

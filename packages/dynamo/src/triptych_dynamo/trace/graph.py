@@ -12,6 +12,7 @@ from torch import fx
 
 from triptych_dynamo._torch_compat import CANNOT_FAKE, enable_python_dispatcher, tensor_version
 from triptych_dynamo.trace.purity import has_effect
+from triptych_dynamo.trace.regions import outlined
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.results import wrap_result
@@ -145,7 +146,7 @@ class GraphBuilder:
             root.register_module(str(node.target), self.modules[str(node.target)])
         module = fx.GraphModule(root, self.graph)
         module.meta["fake_mode"] = self.trace.shapes.fake_mode
-        return module
+        return outlined(module)
 
     def remove_dead_nodes(self) -> None:
         """Erase nodes without users and without effects, then unused placeholders."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo._eval_frame import CompiledCallable, Unhooked
 from triptych_dynamo.sources import AttrSource
+from triptych_dynamo.trace.regions import RegionCall, traced
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.functions import FunctionValue, wrap_function
 from triptych_dynamo.values.nonstrict import call_nonstrict
 from triptych_dynamo.values.registry import wraps, wraps_marked
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.sources import Source
+    from triptych_dynamo.steering import RegionMark
 
 
 class DirectiveValue(Value):
@@ -105,10 +108,38 @@ _MEANINGS: dict[str, Callable[..., Value]] = {
 }
 
 
+class RegionValue(FunctionValue):
+    """A function whose calls are regions of the graph."""
+
+    mark: RegionMark
+
+    def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        tag = None
+        if self.mark.reuse_hash_fn is not None:
+            tag = self._tag(tx, tx.call(tx.constant(self.mark.reuse_hash_fn), list(args), dict(kwargs)))
+        return traced(tx.trace, RegionCall(self.mark, tag), lambda: super(RegionValue, self).call(tx, args, kwargs))
+
+    def _tag(self, tx: Frame, found: Value) -> Any:
+        tag = found.as_constant() if found.is_constant() else None
+        if not isinstance(tag, int):
+            return tx.unsupported("not-constant", f"reuse_hash_fn of {self.mark.name} gives no constant integer")
+        return tag
+
+
+def as_region(tx: Frame, fn: Any, payload: RegionMark, source: Source | None) -> Value:
+    """A Python function as a region."""
+    value = wrap_function(tx, fn, source)
+    value.__class__ = RegionValue
+    value.mark = payload  # type: ignore[attr-defined]
+    return value
+
+
 @wraps_marked
 def wrap_marked(tx: Frame, mark: tuple[Any, str, Any], source: Source | None) -> Value:
     """A function that the program marked."""
     fn, meaning, payload = mark
+    if meaning == "region":
+        return as_region(tx, fn, payload, source)
     tx.guard("is", source, fn)
     run = _MEANINGS[meaning]
     return DirectiveValue(fn, lambda tx, args, kwargs: run(tx, fn, payload, args, kwargs), source)

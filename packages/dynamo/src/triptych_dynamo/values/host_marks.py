@@ -6,15 +6,17 @@ are. A function that the program disabled is a graph break.
 
 from __future__ import annotations
 
+import weakref
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch._compile
 
 from triptych_dynamo.sources import Source
+from triptych_dynamo.steering import RegionMark, region_name
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import is_trusted_name
-from triptych_dynamo.values.directives import DirectiveValue
+from triptych_dynamo.values.directives import DirectiveValue, as_region
 from triptych_dynamo.values.registry import wraps_if
 
 if TYPE_CHECKING:
@@ -51,6 +53,26 @@ def wrap_disabled_function(tx: Frame, obj: Any, source: Source | None) -> Value:
         return tx.wrap(inner, None)
     text = f"{inner.__qualname__}, disabled with torch.compiler.disable"
     return DirectiveValue(obj, lambda tx, args, kwargs: tx.unsupported("disabled", text), source)
+
+
+_REGION = "__marked_compile_region_fn__"
+_region_marks: weakref.WeakKeyDictionary[Any, RegionMark] = weakref.WeakKeyDictionary()
+
+
+@wraps_if(lambda obj: type(obj) is FunctionType and _REGION in vars(obj), order=70)
+def wrap_region(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A function marked with torch.compiler's `nested_compile_region`: the function that it wraps, as a region."""
+    fn = vars(obj)[_REGION]
+    tx.guard("is", source, obj)
+    if type(fn) is not FunctionType:
+        return tx.wrap(fn, None)
+    known = vars(fn)
+    mark = _region_marks.get(fn)
+    if mark is None:
+        entries = known.get("__marked_compile_region_max_reuse_entries__", 8)
+        tag = known.get("__marked_compile_region_reuse_hash_fn__")
+        mark = _region_marks[fn] = RegionMark(region_name(fn), entries, tag)
+    return as_region(tx, fn, mark, None)
 
 
 def _is_tagging(obj: Any) -> bool:

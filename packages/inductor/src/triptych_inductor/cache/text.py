@@ -99,6 +99,7 @@ class _Writer:
         self.foreign_operators = foreign_operators
         self.numbers: dict[Node, int] = {}
         self.storages: dict[int, int] = {}
+        self.attributes: dict[str, str] = {}
 
     def line(self, node: Node) -> str:
         number = self.numbers[node] = len(self.numbers)
@@ -114,11 +115,14 @@ class _Writer:
             return ""
         if node.op == "call_method":
             return str(node.target)
-        if node.op == "get_attr":
-            return self.attribute(str(node.target))
+        if node.op in ("get_attr", "call_module"):
+            name = str(node.target)
+            if name not in self.attributes:
+                self.attributes[name] = self.attribute(name)
+            return self.attributes[name]
         if node.op == "call_function":
             return self.function(node.target)
-        raise Uncacheable(f"a node of kind {node.op}")
+        raise AssertionError(f"fx has no nodes of kind {node.op}")
 
     def attribute(self, name: str) -> str:
         found: Any = self.gm

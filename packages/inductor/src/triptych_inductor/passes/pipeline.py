@@ -6,6 +6,7 @@ A pass is a function of a `GraphModule` that changes it in place, with a name; u
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,8 @@ PASSES: dict[str, GraphPass] = {
     "common_subexpressions": cleanup.common_subexpressions,
 }
 
-FRONT_PASSES: dict[str, Callable[[GraphModule], tuple[GraphModule, int]]] = {
+FrontPass = Callable[[GraphModule], tuple[GraphModule, int]]
+FRONT_PASSES: dict[str, FrontPass] = {
     "fuse_attention": attention.fuse_attention,
     "channels_last": channels_last.channels_last,
 }
@@ -97,14 +99,30 @@ def run_front_passes(
 
     >>> gm, counts = run_front_passes(gm)
     """
-    chosen, counts = Options.make(options), {}
+    chosen = Options.make(options)
     excluded = {*chosen.exclude_passes, *(("channels_last",) if chosen.channels_last != "always" else ())}
-    for name, fn in FRONT_PASSES.items():
-        if name not in excluded:
-            gm, found = fn(gm)
-            if found:
-                counts[name] = found
-    return gm, counts
+    counts: Counter[str] = Counter()
+    gm = _front_passes(gm, [(name, fn) for name, fn in FRONT_PASSES.items() if name not in excluded], counts)
+    return gm, dict(counts)
+
+
+def _front_passes(gm: GraphModule, passes: list[tuple[str, FrontPass]], counts: Counter[str]) -> GraphModule:
+    """A graph after the passes; graphs that it calls go through them once each, however often they are called."""
+    called = {str(n.target) for n in gm.graph.find_nodes(op="call_module")}
+    regions = {name: module for name, module in gm.named_children() if name in called}
+    made = {name: _front_passes(m, passes, counts) for name, m in regions.items() if isinstance(m, GraphModule)}
+    if any(module is not regions[name] for name, module in made.items()):
+        graph = torch.fx.Graph()
+        graph.output(graph.graph_copy(gm.graph, {}))
+        graph.output_node().meta = dict(gm.graph.output_node().meta)
+        gm = GraphModule(gm, graph)
+        for name, module in made.items():
+            setattr(gm, name, module)
+    for name, fn in passes:
+        gm, found = fn(gm)
+        if found:
+            counts[name] += found
+    return gm
 
 
 class WorkingGraph:
