@@ -19,8 +19,11 @@ enum { MAX_RELIEVED = 3000 }; /* levels of about a kilobyte of C stack each */
 /* Under the interpreter lock. */
 static Py_ssize_t install_count;
 static _PyFrameEvalFunction evaluator_below = _PyEval_EvalFrameDefault;
+static _PyFrameEvalFunction buried_over; /* what was below us when another evaluator came on top of us, or NULL */
 
 Region *current_region(void) { return current.region; }
+
+static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing);
 
 static PyObject *pass_on(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
     if (evaluator_below == _PyEval_EvalFrameDefault || current.passing == frame)
@@ -51,6 +54,17 @@ static bool serve(Region *region, PyThreadState *thread, _PyInterpreterFrame *fr
     return served;
 }
 
+/* Whether those who came on top of us are gone and have put us back: then nobody of theirs is below us any more. */
+static bool put_back(void) {
+    if (buried_over == NULL) return false;
+    if (_PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) != evaluate) return false;
+    evaluator_below = buried_over;
+    buried_over = NULL;
+    return true;
+}
+
+static void leave_top(void) { _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), evaluator_below); }
+
 static PyObject *evaluate_in(Region *region, PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
     if (throwing || !frame_is_fresh_call(frame)) return pass_on(thread, frame, throwing);
     PyCodeObject *code = frame_code(frame);
@@ -65,6 +79,7 @@ static PyObject *evaluate_in(Region *region, PyThreadState *thread, _PyInterpret
 
 static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
     Region *region = current.region;
+    if (install_count == 0 && put_back()) leave_top();
     /* A frame that comes back from the evaluator it was handed to was looked at already. */
     if (region == NULL || current.passing == frame) return pass_on(thread, frame, throwing);
     /* Without the hook a call of a Python function takes no C stack, and the interpreter would not count it as if it
@@ -103,7 +118,7 @@ PyObject *call_compiled(PyObject *callable, PyObject *const *locals, Py_ssize_t 
 }
 
 static void install(void) {
-    if (install_count++) return;
+    if (install_count++ || put_back()) return;
     PyInterpreterState *interpreter = PyInterpreterState_Get();
     _PyFrameEvalFunction present = _PyInterpreterState_GetEvalFrameFunc(interpreter);
     if (present == evaluate) return;
@@ -113,10 +128,10 @@ static void install(void) {
 
 static void uninstall(void) {
     if (--install_count) return;
-    PyInterpreterState *interpreter = PyInterpreterState_Get();
-    if (_PyInterpreterState_GetEvalFrameFunc(interpreter) != evaluate)
-        return; /* somebody sits on top of us: we only pass */
-    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluator_below);
+    if (_PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate)
+        leave_top();
+    else if (buried_over == NULL) /* somebody sits on top of us: we only pass */
+        buried_over = evaluator_below;
 }
 
 void scope_enter(Scope *saved, Region *region, PyCodeObject *expected) {

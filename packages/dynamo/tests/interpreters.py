@@ -45,14 +45,18 @@ def find_python(version: str) -> str:
 
 
 def build(python: str, folder: Path) -> Path:
-    """The C extension for an interpreter, in `folder`, warnings being errors; raises `Missing`."""
+    """The C extension, and the tests' own, for an interpreter, in `folder`, warnings being errors; raises `Missing`."""
     include, suffix, named = subprocess.check_output([python, "-c", _ASK], text=True).splitlines()
     compiler = shlex.split(named)[0] if shutil.which(shlex.split(named)[0]) else shutil.which("cc")
     if compiler is None or not (Path(include) / "internal" / "pycore_frame.h").exists():
         raise Missing(f"no C compiler, or no headers for {python}")
-    sources = [str(path) for path in sorted((PACKAGE / "csrc").glob("*.c"))]
-    library = folder / f"_eval_frame{suffix}"
-    subprocess.run([compiler, *_FLAGS, f"-I{include}", *sources, "-o", str(library)], check=True)
+    modules = {
+        "_eval_frame": sorted((PACKAGE / "csrc").glob("*.c")),
+        "other_evaluator": [HERE / "native/other_evaluator.c"],
+    }
+    for name, sources in modules.items():
+        library = folder / f"{name}{suffix}"
+        subprocess.run([compiler, *_FLAGS, f"-I{include}", *map(str, sources), "-o", str(library)], check=True)
     return folder
 
 
@@ -71,7 +75,9 @@ def check(python: str) -> None:
     run(python, "bytecode/build_main.py")
     run(python, "bytecode/round_trip_main.py", os.environ.get("TRIPTYCH_ROUND_TRIP_EVERY", "20"))
     with tempfile.TemporaryDirectory() as folder:
-        run(python, "native/native_main.py", str(build(python, Path(folder))), PYTHONMALLOC="debug")
+        build(python, Path(folder))
+        for script in ("native/native_main.py", "native/chain_main.py"):
+            run(python, script, folder, PYTHONMALLOC="debug")
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ def test_extension(version, tmp_path):
     except interpreters.Missing as reason:
         pytest.skip(str(reason))
     assert interpreters.run(python, "native/native_main.py", str(folder), PYTHONMALLOC="debug").count("ok") >= 14
+    assert interpreters.run(python, "native/chain_main.py", str(folder), PYTHONMALLOC="debug").count("ok") == 4
 
 
 def test_extension_loads_without_torch():

@@ -99,7 +99,7 @@ def decode(code: CodeType) -> list[Instruction]:
     """The instructions of `code`, operands, jumps and exception ranges resolved.
 
     Inline caches, EXTENDED_ARG and the NOT_TAKEN of branches are gone; fused pairs are split;
-    `POP_JUMP_FORWARD_IF_x` / `POP_JUMP_BACKWARD_IF_x` (3.11) are `POP_JUMP_IF_x`; loading a cell object is `LOAD_CLOSURE`
+    `POP_JUMP_FORWARD_IF_x` / `POP_JUMP_BACKWARD_IF_x` (3.11) are `POP_JUMP_IF_x`; loading a cell object is LOAD_CLOSURE
     on every version; what 3.14 writes as an operand or in another way (`tables.VersionFacts`) has the name that it has
     elsewhere. `assemble` undoes all that.
     """

@@ -7,7 +7,7 @@ are traced once beside the graph, for the guards; their nodes are taken out agai
 from __future__ import annotations
 
 from contextlib import contextmanager
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +20,7 @@ from triptych_dynamo.triton_kernels.bodies import with_operators
 from triptych_dynamo.triton_kernels.launch import is_launch
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
+from triptych_dynamo.values.classes import class_method
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.sequences import SequenceValue
 from triptych_dynamo.values.tensor import TensorValue
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 _BODIES = ("forward", "setup_context", "backward")
 
 
-@builtin(torch.autograd.Function.apply.__func__)
 def _apply(tx: Frame, cls: Value, *args: Value, **kwargs: Value) -> Value:
     function = cls.as_constant()
     if not all(graphable(arg) for arg in (*args, *kwargs.values())):
@@ -53,6 +53,12 @@ def _apply(tx: Frame, cls: Value, *args: Value, **kwargs: Value) -> Value:
     return tx.call_graph(named_apply(function), list(args), kwargs)
 
 
+if isinstance(torch.autograd.Function.apply, MethodType):
+    builtin(torch.autograd.Function.apply.__func__)(_apply)
+else:  # newer releases have it in C
+    class_method(torch.autograd.Function, "apply")(_apply)
+
+
 def named_apply(cls: Any) -> Any:
     """`cls.apply` as a function with a name of its own, which printed graphs need."""
 
@@ -60,7 +66,7 @@ def named_apply(cls: Any) -> Any:
         return cls.apply(*args, **kwargs)
 
     apply.__name__ = apply.__qualname__ = f"{cls.__name__}_apply"
-    apply.__module__ = cls.__module__
+    apply.__module__ = __name__  # what names a module of torch is looked for there
     return apply
 
 
