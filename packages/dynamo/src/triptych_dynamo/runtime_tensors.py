@@ -65,30 +65,23 @@ def with_spent_history(data: torch.Tensor) -> torch.Tensor:
         return _Spent.apply(data, history)  # type: ignore[no-any-return, no-untyped-call]
 
 
-class _Hooked(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, hook: Any, data: torch.Tensor, *outside: Any) -> torch.Tensor:
-        ctx.hook = hook
-        ctx.numbers = [None if isinstance(item, torch.Tensor) else item for item in outside]
-        ctx.save_for_backward(*[item for item in outside if isinstance(item, torch.Tensor)])
-        return data.view_as(data)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        tensors = iter(ctx.saved_tensors)
-        outside = [next(tensors) if number is None else number for number in ctx.numbers]
-        return None, ctx.hook(grads[0], *outside), *[None] * len(outside)
-
-
 class HookedTensor:
-    """A function of a tensor that gives it back; its gradient goes through `hook(grad, *outside)`."""
+    """Registers `hook(grad, *outside)` on a tensor of a graph, in the place of the program's own hook.
+
+    Whoever differentiates the graph meets a real hook, so that order, writes in place and kept gradients are torch's.
+    """
 
     def __init__(self, hook: Any) -> None:
         self.hook = hook
         self.__name__ = self.__qualname__ = "hooked_tensor"
         self.__module__ = __name__
 
-    def __call__(self, data: torch.Tensor, *outside: Any) -> torch.Tensor:
-        if not data.requires_grad:
-            return data.view_as(data)
-        return _Hooked.apply(self.hook, data, *outside)  # type: ignore[no-any-return, no-untyped-call]
+    def __call__(self, data: torch.Tensor, *outside: Any) -> None:
+        """Nothing where no gradient is recorded."""
+        if data.requires_grad:
+            data.register_hook(lambda grad: self.hook(grad, *outside))
+
+
+def hook_registered(name: str, tensor: torch.Tensor, hook: Any) -> Any:
+    """The handle of a hook that a program registered on a tensor from outside of the region."""
+    return getattr(tensor, name)(hook)

@@ -14,6 +14,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 _STDLIB = sysconfig.get_paths()["stdlib"]
 _SITE = sysconfig.get_paths()["purelib"]
 _TORCH_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
+_AUTOGRAD_FUNCTIONS = os.path.join(_TORCH_MODULES, "_functions.py")  # their `forward` is no module's
 # Libraries without tensor programs of their own, by folder.
 _LIBRARIES = tuple(
     os.path.join(_SITE, name) + os.sep
@@ -31,7 +32,8 @@ def is_skipped(code: CodeType) -> bool:
     if path.startswith("<"):
         return path != "<stdin>" and not path.startswith("<ipython")
     if path.startswith(_TORCH + os.sep):
-        return not (path.startswith(_TORCH_MODULES) and code.co_name == "forward")
+        is_module = path.startswith(_TORCH_MODULES) and path != _AUTOGRAD_FUNCTIONS
+        return not (is_module and code.co_name == "forward")
     if path.startswith(_LIBRARIES):
         return True
     if path.startswith(_STDLIB) and not path.startswith(_SITE):

@@ -44,6 +44,7 @@ class Differentiation:
         self.taken = False  # a gradient was taken inside the region
         self.made_leaf = False  # some leaf that requires gradients is the region's own
         self.retained: dict[TensorValue, None] = {}  # tensors that keep their gradients
+        self.hooked: list[TensorValue] = []  # tensors from outside that get hooks behind the graph
         self._detached: dict[TensorValue, fx.Node] = {}
         self._spent: dict[TensorValue, bool] = {}
 

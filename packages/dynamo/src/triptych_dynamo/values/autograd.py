@@ -167,6 +167,8 @@ def _check_hooks(tx: Frame, value: Value) -> None:
     assert isinstance(value, TensorValue)
     if value.source is None:
         return
+    if value in tx.trace.differentiation.hooked:
+        tx.unsupported("backward", f"{value.source} was given a hook in the region")
     if not _has_no_hooks(tx.trace.inputs.real_tensor(value)):
         tx.unsupported("backward", f"{value.source} has hooks of its own")
     tx.guard("python", value.source, PythonFact(_has_no_hooks, f"{value.source} has no gradient hooks"))

@@ -1,23 +1,27 @@
 """`torch.nn.Module` instances: objects whose parameters, buffers and submodules live in dictionaries of their own.
 
 A call whose hook dictionaries are all empty is a call of `forward`; with hooks the module's own `_call_impl` is
-inlined, so their order and meaning are torch's. Attribute reads go to the dictionary that holds the name and guard
-what is read there, nothing else of the module.
+inlined, so their order and meaning are torch's. Backward hooks ask autograd for the very nodes of the module's
+results: where gradients are recorded, the call runs as it is and what it calls is compiled. Attribute reads go to the
+dictionary that holds the name and guard what is read there, nothing else of the module.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
+from torch.utils.hooks import BackwardHook
 
 from triptych_dynamo.sources import ItemSource, Source
-from triptych_dynamo.values import attributes, instances
+from triptych_dynamo.values import attributes, instances, iterators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.common import is_constant_equal, none, origin_of
+from triptych_dynamo.values.functions import wrap_function
 from triptych_dynamo.values.mappings import DictValue, Entry, fill
 from triptych_dynamo.values.objects import ObjectValue, attach_real
 from triptych_dynamo.values.registry import wraps_if
@@ -27,13 +31,13 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 _TABLES = ("_parameters", "_buffers", "_modules")
-_INSTANCE_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
-_GLOBAL_HOOKS = (
-    "_global_backward_pre_hooks",
-    "_global_backward_hooks",
-    "_global_forward_hooks",
-    "_global_forward_pre_hooks",
-)
+_BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+_FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_REGISTRATION_HOOKS = {
+    "_parameters": "_global_parameter_registration_hooks",
+    "_buffers": "_global_buffer_registration_hooks",
+    "_modules": "_global_module_registration_hooks",
+}
 _module_namespace = vars(torch.nn.modules.module)
 
 
@@ -99,10 +103,22 @@ class NNModuleValue(ObjectValue):
         assert self.fields is not None
         if name in self.fields.entries:
             self.fields.remove(tx, tx.constant(name))
+        value = self._registered_by_hooks(tx, home, name, value)
         for other in _TABLES:
             if other != home and self.table(tx, other).find(tx, tx.constant(name)) is not None:
                 self.table(tx, other).remove(tx, tx.constant(name))
         self.table(tx, home).put(tx, tx.constant(name), value)
+
+    def _registered_by_hooks(self, tx: Frame, home: str, name: str, value: Value) -> Value:
+        """What the hooks of registrations (`register_module_parameter_registration_hook` ...) make of the value."""
+        hooks = tx.trace.scope_of(_module_namespace).load(tx, _REGISTRATION_HOOKS[home])
+        if not hooks.truth(tx) or (home == "_parameters" and is_constant_equal(value, None)):
+            return value
+        for hook in iterators.items_of(tx, hooks.call_method(tx, "values", [], {})):
+            output = tx.call(hook, [self, tx.constant(name), value])
+            if not is_constant_equal(output, None):
+                value = output
+        return value
 
     def _home_of(self, tx: Frame, name: str, value: Value) -> str | None:
         """The table that takes the value; None for an ordinary attribute."""
@@ -137,7 +153,10 @@ class NNModuleValue(ObjectValue):
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if attributes.defines(self.cls, "__call__") is not _module_call or self.has_own(tx, "_call_impl"):
             return super().call(tx, args, kwargs)
-        if self.has_hooks(tx):
+        hooked_backward = self.has_hooks(tx, _BACKWARD_HOOKS)
+        if hooked_backward and torch.is_grad_enabled():
+            return tx.unsupported("backward", f"a call of a {self.cls.__name__} with backward hooks")
+        if self.has_hooks(tx, _FORWARD_HOOKS) or hooked_backward:
             return tx.call(tx.wrap(nn.Module._call_impl, None), [self, *args], kwargs)
         return tx.call(self.get_attr(tx, "forward"), args, kwargs)
 
@@ -145,13 +164,13 @@ class NNModuleValue(ObjectValue):
         """Whether the class overrides a method of `nn.Module`."""
         return attributes.defines(self.cls, name) is not vars(nn.Module)[name]
 
-    def has_hooks(self, tx: Frame) -> bool:
-        """Whether any hook would run at a call; guards that it stays so."""
+    def has_hooks(self, tx: Frame, names: tuple[str, ...]) -> bool:
+        """Whether any hook of these kinds would run at a call; guards that it stays so."""
         scope = tx.trace.scope_of(_module_namespace)
-        for name in _GLOBAL_HOOKS:
-            if scope.load(tx, name).truth(tx):
+        for name in names:
+            if scope.load(tx, f"_global{name}").truth(tx):
                 return True
-        return any(self._has_hook(tx, name) for name in _INSTANCE_HOOKS)
+        return any(self._has_hook(tx, name) for name in names)
 
     def _has_hook(self, tx: Frame, name: str) -> bool:
         """Whether a hook dictionary has entries; of an empty one of the program only its emptiness is guarded."""
@@ -184,6 +203,21 @@ def _getattr(tx: Frame, module: Value, name: Value) -> Value:
     if not isinstance(module, NNModuleValue):
         return tx.unsupported("attribute", f"nn.Module.__getattr__ of {module!r}")
     return module.registered(tx, name.as_constant())
+
+
+def _autograd_nodes_of_a_call(method: FunctionType) -> None:
+    """A compiled call of a hooked module itself: its hooks are put on real tensors, between graphs."""
+
+    def stop(tx: Frame, *args: Value) -> Value:
+        if torch.is_grad_enabled():
+            return tx.unsupported("backward", f"{method.__qualname__} of a module with backward hooks")
+        return tx.call(wrap_function(tx, method, None), list(args), {})
+
+    builtin(method)(stop)
+
+
+for _method in (BackwardHook.setup_input_hook, BackwardHook.setup_output_hook):
+    _autograd_nodes_of_a_call(_method)
 
 
 @instances.makes(lambda cls: issubclass(cls, nn.Module))

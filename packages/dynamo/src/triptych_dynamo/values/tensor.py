@@ -50,7 +50,6 @@ _FACT_METHODS = frozenset(
 _BREAKS: dict[str, str] = {
     "__complex__": "data-dependent",
     "__array__": "numpy",
-    "register_post_accumulate_grad_hook": "backward",
     "data_ptr": "data-dependent",
     "untyped_storage": "graph-output",
     "storage": "graph-output",

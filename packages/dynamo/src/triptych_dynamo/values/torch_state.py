@@ -152,9 +152,13 @@ _FIXED: list[tuple[Any, list[Any]]] = [
 ]
 
 
+# A call of a module that leaves out, when it is compiled, the hooks that run although the module raised.
+_ASKS_FOR_LESS = torch.nn.Module._call_impl.__code__
+
+
 def _fixed(function: Any, answer: Any) -> None:
     def reply(tx: Frame, *args: Value, **kwargs: Value) -> Value:
-        return tx.constant(answer)
+        return tx.constant(None if answer is None else answer and tx.code is not _ASKS_FOR_LESS)
 
     builtin(function)(reply)
     wraps_object(function)(wrap_substituted)
