@@ -93,7 +93,7 @@ AUTOMATIC = [
     Row("to-one", fixed(lambda x: x * 2), sizes(8, 9, 1, 0, 2, 5), 3),
     Row("train", network, [(numbers(n, 4),) for n in (8, 9, 12)], 2, train=True),
     Row("dynamic-true", fixed(several), sizes(8, 9, 3, 2), 2, dynamic=True),
-    Row("dynamic-true-to-one", fixed(lambda x: x.sin()), sizes(2, 5, 1, 0, 7), 2, dynamic=True),
+    Row("dynamic-true-to-one", fixed(lambda x: x.sin()), sizes(2, 5, 1, 0, 7), 1, dynamic=True),
     Row("dynamic-false", fixed(lambda x: x * 2), sizes(8, 9, 10), 3, dynamic=False),
 ]
 

@@ -27,7 +27,7 @@ from triptych_dynamo.trace.history import History
 from triptych_dynamo.trace.shapes import Shapes
 
 if TYPE_CHECKING:
-    from triptych_dynamo.emit.result_tree import Tree
+    from triptych_dynamo.emit.ending import Ending
 
 PARAMETER_FORMS = ("inputs", "attributes")
 
@@ -48,7 +48,8 @@ class CapturedGraph:
         outputs: names of the nodes that the graph returns.
         effects: objects that a call changes besides tensors, as text; such changes are replayed after the graph.
         attributes: node name of each parameter and buffer -> its dotted name in its module.
-        result: what the function returns, as a tree over the outputs, or the reason why that is not data.
+        result: how the function's result is made of the outputs, and objects changed, as rows of `emit.ending`; or the
+            reason why that is more than data.
     """
 
     graph_module: fx.GraphModule
@@ -56,7 +57,7 @@ class CapturedGraph:
     sources: dict[str, Source]
     outputs: list[str]
     attributes: dict[str, str]
-    result: Tree | str
+    result: Ending | str
     function: FunctionType = field(repr=False)
     owner: Any = field(repr=False)
     lifted: fx.GraphModule = field(repr=False)
@@ -142,7 +143,7 @@ def capture(
 
     Args:
         fn: a function, method, module or callable object.
-        dynamic: True makes every size but 0 and 1 symbolic.
+        dynamic: True makes every size symbolic; those of 0 and 1 are fixed.
         dynamic_dims: dimensions that are symbolic, by parameter name or source: `{"x": [0], "L['items'][0]": [1]}`.
         parameters: "inputs": weights are placeholders; "attributes": the graph module owns them under their names.
         strict: a tensor of the program that is neither an argument nor owned by one, nor a global or closure variable,

@@ -18,7 +18,7 @@ class Options:
 
     Attributes:
         fullgraph: a graph break is an error.
-        dynamic: None: what changes becomes symbolic; True: all sizes but 0 and 1; False: none.
+        dynamic: None: what changes becomes symbolic; True: all sizes; False: none.
         on_error: what a fault of the tracer itself does. "raise": `TracerFault`; "eager": a warning, and the frame runs
             as it is.
         recompile_limit: how many entries one frame may have.

@@ -105,6 +105,7 @@ class FrameCode:
         self._check_generators(counting)
         outputs = list(counting.usage.outputs)
         self.trace.differentiation.check_outputs(outputs)
+        self.trace.shapes.copies.decide(outputs, list(self.trace.graph.inputs))
         self.graph_module = self.trace.graph.finish(outputs)
         if self.graph_module is not None:
             for source in self.trace.graph.inputs.values():

@@ -88,6 +88,7 @@ class GraphBuilder:
         self.calls += 1
         self.grad_enabled |= torch.is_grad_enabled()
         self.trace.unbacked.after_node(node, result, name_of(target))
+        self.trace.shapes.copies.note(target, fake_args, fake_kwargs, result, tx.user_line)
         return wrap_result(tx, node, result)
 
     def run_fake(self, tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:

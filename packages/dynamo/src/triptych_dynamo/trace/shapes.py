@@ -38,6 +38,7 @@ from triptych_dynamo.sources import (
 from triptych_dynamo.trace.constraints import Condition, Conditions
 from triptych_dynamo.trace.history import History
 from triptych_dynamo.trace.sizes import Size, symbolic_dims
+from triptych_dynamo.trace.tiny_sizes import Copies
 from triptych_dynamo.values.numbers import NumberValue
 from triptych_dynamo.values.symbolic import SymbolicValue
 
@@ -55,7 +56,7 @@ class Shapes:
     """The fake mode, its shape environment, and where symbols come from.
 
     Args:
-        dynamic: None: what changed between compiles is symbolic; True: every size but 0 and 1; False: none.
+        dynamic: None: what changed between compiles is symbolic; True: every size; False: none.
         history: what earlier compiles of the frame saw.
         declared: what the caller said of the sizes and numbers of all calls.
     """
@@ -73,6 +74,7 @@ class Shapes:
         self.open: dict[sympy.Symbol, Source] = {}  # symbols of sizes that have no value in the trace
         self.values: dict[sympy.Symbol, Any] = {}  # sizes and numbers of this call
         self.marked: list[tuple[sympy.Symbol, Mark, str]] = []
+        self.copies = Copies(self)
         self.granted: list[Condition] = []  # what torch's functions took for granted about open sizes
         self._lines: list[str] = []  # of the program, for each guard of the shape environment
         self._shape_ids: dict[Any, sympy.Symbol] = {}
@@ -280,7 +282,12 @@ class Shapes:
         self.granted.append(Condition(expression, line))
 
     def give_in(self, error: Exception) -> None:
-        """The backend failed: trace again with backed sizes in place of open ones, then with constants."""
+        """The backend failed: trace again with backed sizes in place of open ones (those that it asked about, if it
+        tells), then with constants.
+        """
+        asked = getattr(error, "cond", None)
+        if asked is not None:
+            self.keep_backed(asked.free_symbols)
         self.keep_backed(self.open)
         if self.sources and not self.history.fixed and not any(mark.kind == "unbacked" for _, mark, _ in self.marked):
             self.history.fixed = True

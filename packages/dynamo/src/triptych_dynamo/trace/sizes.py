@@ -57,20 +57,21 @@ def symbolic_dims(
         mark = marks.get(dim)
         if mark is not None and mark.kind == "static":
             continue
-        size = _size(obj, dim, mark, history.exporting or TensorSizeSource(source, dim) in history.backed)
+        backed = history.exporting or TensorSizeSource(source, dim) in history.backed
+        size = _size(obj.shape[dim], mark, backed, bool(dynamic))
         if size is not None:
             sizes[dim] = size
     return sizes
 
 
-def _size(obj: torch.Tensor, dim: int, mark: Mark | None, backed: bool) -> Size | None:
-    if mark is not None and not mark.allows(obj.shape[dim]):
+def _size(size: int, mark: Mark | None, backed: bool, dynamic: bool) -> Size | None:
+    if mark is not None and not mark.allows(size):
         mark = None
     if mark is not None and mark.kind == "unbacked":
         return Size(True, mark)
-    tiny = obj.shape[dim] in (0, 1)
+    tiny = size in (0, 1)
     if backed or (mark is not None and mark.specialize_on):
         return None if tiny else Size(False, mark)
     if mark is not None and (mark.least is None or mark.least < 2):
         return Size(True, mark)
-    return Size(tiny, mark)
+    return Size(tiny or (dynamic and mark is None), mark)
