@@ -107,6 +107,10 @@ foreach_copy = torch._foreach_copy_
 """Copies each tensor of the second list into its partner of the first, in as few launches as the device allows."""
 
 
+storage_users = torch._C._storage_Use_Count
+"""How many tensors and storage objects hold the memory of a storage, given its `_cdata`."""
+
+
 def environment_of(number: Any) -> Any:
     """The shape environment of a SymInt, SymFloat or SymBool; None for a nested one."""
     return getattr(number.node, "shape_env", None)

@@ -27,7 +27,7 @@ from triptych_inductor.passes.prepare import prepare
 from triptych_inductor.runtime.cuda.replay import replay_facts
 from triptych_inductor.schedule.program import Program as Schedule
 from triptych_inductor.schedule.program import schedule
-from triptych_inductor.segments import Part, SegmentedGraph, graph_of, split
+from triptych_inductor.segments import Flow, Part, SegmentedGraph, graph_of, split
 from triptych_inductor.wrapper.emit import emit
 
 
@@ -117,7 +117,7 @@ def _compile_parts(gm: GraphModule, parts: Sequence[Part], chosen: Options, why:
     for part in parts:
         options = chosen if part.recorded else dataclasses.replace(chosen, cudagraphs=False)
         compiled.append(_compile_one(graph_of(gm, part), [n.meta["val"] for n in part.inputs], options))
-    return SegmentedGraph(gm, parts, compiled, why)
+    return SegmentedGraph(Flow.of(gm, parts), compiled, why)
 
 
 def aot_compile(

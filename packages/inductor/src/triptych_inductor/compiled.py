@@ -199,6 +199,8 @@ class CompiledGraph:
     def from_bytes(data: bytes) -> CompiledGraph:
         """A compiled graph from `to_bytes`; needs no compiler. `ArtifactError` for damaged or foreign bytes."""
         header, blobs = unpack(data)
+        if header.get("form") in FORMS:
+            return FORMS[header["form"]](header, blobs)
         if header["version"] != __version__:
             raise ArtifactError(f"the artifact was made by version {header['version']}, this is {__version__}")
         kernels = [KernelInfo.from_json(item) for item in header["kernels"]]
@@ -232,6 +234,10 @@ def _constant(data: bytes, dtype: str, shape: Sequence[int], stride: Sequence[in
     kind = getattr(torch, dtype)
     flat = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(kind) if data else torch.empty(0, dtype=kind)
     return torch.empty_strided(tuple(shape), tuple(stride), dtype=kind).copy_(flat.reshape(tuple(shape)))
+
+
+FORMS: dict[str, Callable[[dict[str, Any], dict[str, bytes]], CompiledGraph]] = {}
+"""Artifacts of other forms: what makes a compiled graph of their description and blobs."""
 
 
 def _code(source: str) -> Any:

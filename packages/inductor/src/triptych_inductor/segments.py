@@ -15,8 +15,10 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from triptych_inductor.compiled import CompiledGraph, KernelInfo
-from triptych_inductor.container import ArtifactError
+from triptych_inductor.__about__ import __version__
+from triptych_inductor.compiled import FORMS, CompiledGraph, KernelInfo, Timings
+from triptych_inductor.container import ArtifactError, pack
+from triptych_inductor.ir.nodes import map_leaves
 from triptych_inductor.passes.cleanup import is_pure
 from triptych_inductor.passes.pipeline import WorkingGraph
 from triptych_inductor.runtime.cuda import replay
@@ -131,8 +133,21 @@ def graph_of(gm: GraphModule, part: Part) -> GraphModule:
             if used.op == "get_attr" and used not in copies:
                 copies[used] = graph.node_copy(used)
         copies[node] = graph.node_copy(node, copies.__getitem__)
-    graph.output(tuple([copies[n] for n in part.outputs]))
+    seen = _visible(gm)
+    output = graph.output(tuple([copies[n] for n in part.outputs]))
+    output.meta[replay.PRIVATE] = tuple([k for k, n in enumerate(part.outputs) if n not in seen])
     return WorkingGraph(getattr(gm, "owner", gm), graph)  # type: ignore[return-value]
+
+
+def _visible(gm: GraphModule) -> set[Node]:
+    """Nodes that the whole graph returns to more than its caller's own machinery."""
+    output = gm.graph.output_node()
+    private = output.meta.get(replay.PRIVATE, ())
+    returned: Any = output.args[0]
+    items = enumerate(returned) if isinstance(returned, (tuple, list)) else [(0, returned)]
+    seen: dict[Node, None] = {}
+    torch.fx.node.map_arg([value for k, value in items if k not in private], lambda n: seen.setdefault(n))
+    return set(seen)
 
 
 @dataclass(frozen=True)
@@ -150,16 +165,17 @@ class SegmentReplay:
 class SegmentedGraph(CompiledGraph):
     """Compiled parts that run in order as one compiled graph."""
 
-    def __init__(self, gm: GraphModule, parts: Sequence[Part], compiled: Sequence[CompiledGraph], why: str) -> None:
+    def __init__(self, flow: Flow, compiled: Sequence[CompiledGraph], why: str) -> None:
         self.compiled = list(compiled)
-        recorded = sum(p.recorded for p in parts)
-        self.replay = SegmentReplay(recorded, len(parts) - recorded, why)  # type: ignore[assignment]
+        self._flow = flow
+        recorded = sum(c.replay is not None for c in compiled)
+        self.replay = SegmentReplay(recorded, len(compiled) - recorded, why)  # type: ignore[assignment]
         self.provenance, self.cache_key, self.from_cache = {}, "", False
-        self.timings = compiled[0].timings
-        for one in compiled[1:]:
-            for name, seconds in one.timings.parts.items():
+        self.timings = Timings()
+        for one in compiled:
+            for name, seconds in one.timings.parts.items() if one.timings is not None else ():
                 self.timings.parts[name] = self.timings.parts.get(name, 0.0) + seconds
-        self._run = _in_order(gm, parts, [c.call for c in compiled])
+        self._run = flow.run([c.call for c in compiled])
 
     source = property(lambda self: "\n\n".join(f"# part {k}\n{c.source}" for k, c in enumerate(self.compiled)))
     files = property(
@@ -183,35 +199,125 @@ class SegmentedGraph(CompiledGraph):
         return total
 
     def to_bytes(self) -> bytes:
-        """Raises `ArtifactError`: what is recorded in parts is compiled anew in each process."""
-        raise ArtifactError("a graph that is recorded in parts has no stored form")
+        """The parts' artifacts, and how values go between them."""
+        header = {
+            "form": FORM,
+            "version": __version__,
+            "flow": self._flow.to_json(),
+            "why": self.replay.reason,  # type: ignore[union-attr]
+            "provenance": self.provenance,
+        }
+        return pack(header, {f"part/{k}": one.to_bytes() for k, one in enumerate(self.compiled)})
+
+    @staticmethod
+    def of_artifact(header: dict[str, Any], blobs: dict[str, bytes]) -> SegmentedGraph:
+        """What `to_bytes` wrote. `ArtifactError` where another version did."""
+        if header["version"] != __version__:
+            raise ArtifactError(f"the artifact was made by version {header['version']}, this is {__version__}")
+        parts = [CompiledGraph.from_bytes(blobs[f"part/{k}"]) for k in range(len(blobs))]
+        made = SegmentedGraph(Flow.from_json(header["flow"]), parts, header["why"])
+        made.provenance = header["provenance"]
+        return made
 
 
-def _in_order(
-    gm: GraphModule, parts: Sequence[Part], calls: Sequence[Callable[[list[Any]], Any]]
-) -> Callable[[list[Any]], Any]:
-    """One function of a list of inputs, which it empties; values are dropped after their last use."""
-    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    attributes = {n: _attribute(gm, n) for n in gm.graph.nodes if n.op == "get_attr"}
-    structure = gm.graph.output_node().args[0]
-    kept = set(gm.graph.output_node().all_input_nodes)
-    last = {n: k for k, part in enumerate(parts) for n in part.inputs}
-    steps = [
-        (call, part.inputs, part.outputs, [n for n in part.inputs if last[n] == k and n not in kept])
-        for k, (call, part) in enumerate(zip(calls, parts, strict=True))
-    ]
+FORM = "parts"
+FORMS[FORM] = SegmentedGraph.of_artifact
 
-    def run(args: list[Any]) -> Any:
-        values = dict(zip(placeholders, args, strict=True))
-        args.clear()
-        for call, inputs, outputs, done in steps:
-            given = [values[n] for n in inputs]
-            for node in done:
-                del values[node]
-            values.update(zip(outputs, call(given), strict=True))
-        return torch.fx.node.map_arg(structure, lambda n: values[n] if n in values else attributes[n])
+Numbers = tuple[int, ...]
 
-    return run
+
+@dataclass(frozen=True)
+class Flow:
+    """How values go between parts. Values have numbers: the inputs first, then what parts give, in order.
+
+    inputs: how many there are. steps: for each part what goes in, what comes out, and what is dropped after it. result:
+    the output's structure, with `Slot`s for values and attributes of the graph. attributes: those, by name.
+    """
+
+    inputs: int
+    steps: tuple[tuple[Numbers, Numbers, Numbers], ...]
+    result: Any
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(gm: GraphModule, parts: Sequence[Part]) -> Flow:
+        """The flow of a graph that was cut into parts."""
+        placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        number = {n: k for k, n in enumerate([*placeholders, *(n for part in parts for n in part.outputs)])}
+        kept = set(gm.graph.output_node().all_input_nodes)
+        last = {n: k for k, part in enumerate(parts) for n in part.inputs}
+        steps = []
+        for k, part in enumerate(parts):
+            done = [number[n] for n in part.inputs if last[n] == k and n not in kept]
+            steps.append(
+                (tuple([number[n] for n in part.inputs]), tuple([number[n] for n in part.outputs]), tuple(done))
+            )
+        attributes = {str(n.target): _attribute(gm, n) for n in kept if n.op == "get_attr"}
+        structure = torch.fx.node.map_arg(
+            gm.graph.output_node().args[0],
+            lambda n: Slot(number.get(n, -1), str(n.target) if n.op == "get_attr" else ""),
+        )
+        return Flow(len(placeholders), tuple(steps), structure, attributes)
+
+    def run(self, calls: Sequence[Callable[[list[Any]], Any]]) -> Callable[[list[Any]], Any]:
+        """One function of a list of inputs, which it empties; values are dropped after their last use."""
+        steps = [(call, *step) for call, step in zip(calls, self.steps, strict=True)]
+        attributes, result = self.attributes, self.result
+
+        def run(args: list[Any]) -> Any:
+            values = dict(enumerate(args))
+            args.clear()
+            for call, inputs, outputs, done in steps:
+                given = [values[n] for n in inputs]
+                for number in done:
+                    del values[number]
+                values.update(zip(outputs, call(given), strict=True))
+            return map_leaves(lambda leaf: leaf.of(values, attributes) if isinstance(leaf, Slot) else leaf, result)
+
+        return run
+
+    def to_json(self) -> dict[str, Any]:
+        """The flow as JSON-able data. `ArtifactError` where the graph gives tensors of its own."""
+        if self.attributes:
+            raise ArtifactError("a graph in parts that gives tensors of its own has no stored form")
+        return {"inputs": self.inputs, "steps": self.steps, "result": _encoded(self.result)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Flow:
+        """What `to_json` wrote."""
+        steps = tuple([tuple([tuple(numbers) for numbers in step]) for step in data["steps"]])
+        return Flow(data["inputs"], steps, _decoded(data["result"]))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place in the output: a value by number, or an attribute by name."""
+
+    number: int
+    attribute: str = ""
+
+    def of(self, values: dict[int, Any], attributes: dict[str, Any]) -> Any:
+        return attributes[self.attribute] if self.attribute else values[self.number]
+
+
+def _encoded(structure: Any) -> Any:
+    if isinstance(structure, Slot):
+        return {"value": structure.number}
+    if isinstance(structure, (tuple, list)):
+        return {"list" if isinstance(structure, list) else "tuple": [_encoded(item) for item in structure]}
+    if structure is None or isinstance(structure, (bool, int, float, str)):
+        return {"constant": structure}
+    raise ArtifactError(f"the graph gives a {type(structure).__name__}, which cannot be stored")
+
+
+def _decoded(data: dict[str, Any]) -> Any:
+    ((kind, content),) = data.items()
+    if kind == "value":
+        return Slot(content)
+    if kind == "constant":
+        return content
+    items = [_decoded(item) for item in content]
+    return items if kind == "list" else tuple(items)
 
 
 def _attribute(gm: GraphModule, node: Node) -> Any:

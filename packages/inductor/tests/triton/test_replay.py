@@ -2,7 +2,10 @@
 Python."""
 
 import contextlib
+import copy
+import ctypes
 
+import numpy
 import pytest
 import torch
 import triptych_inductor
@@ -180,6 +183,158 @@ def test_failed_recording_runs_as_it_is(recording, monkeypatch):
         assert call([torch.ones(2)])[0].tolist() == [2.0, 2.0]
     assert "no recording today" in call.reason
     assert call([torch.ones(2)])[0].tolist() == [2.0, 2.0]
+
+
+def unowned(tensor):
+    """The tensor's memory as a recorded kernel knows it: by its address alone."""
+    size = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype).untyped_storage().nbytes()
+    memory = numpy.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(tensor.data_ptr()))
+    return torch.from_numpy(memory).view(tensor.dtype).as_strided(tensor.size(), tensor.stride())
+
+
+FORWARD = ReplayFacts("", frozenset(), private=frozenset({1}))
+
+
+def pair(recording):
+    """A forward that keeps `sin(x)` for its backward, which multiplies it with a gradient."""
+
+    def forward(inputs):
+        out, kept = torch.empty(3), torch.empty(3)
+
+        def work():
+            torch.sin(inputs[0], out=kept)
+            torch.mul(kept, 2, out=out)
+
+        work()
+        return (out, kept), work
+
+    def backward(inputs):
+        out, given = torch.empty(3), [unowned(a) for a in inputs]
+        work = lambda: torch.mul(*given, out=out)
+        work()
+        return (out,), work
+
+    return recording(forward, FORWARD), recording(backward)
+
+
+def test_what_a_backward_reads_is_lent(recording):
+    """It is read where the forward's recording left it: no copy out, no copy in."""
+    forward, backward = pair(recording)
+    x, gradient, addresses = torch.empty(3), torch.ones(3), []
+    for k in range(8):
+        out, kept = forward([x.fill_(k)])
+        addresses.append(kept.data_ptr())
+        (result,) = backward([kept, gradient])
+        del kept
+        assert out.tolist() == (2 * torch.full((3,), float(k)).sin()).tolist()
+        assert result.tolist() == torch.full((3,), float(k)).sin().tolist()
+    assert len(set(addresses[2:])) == 1 and len(forward.recordings) == 1
+    (last,) = [r for r in backward.recordings.values() if r.graph is not None]
+    assert last.copied == set() and last.graph.replays >= 4
+
+
+@pytest.mark.parametrize("ahead", [2, 3, 4])
+def test_forwards_ahead_of_their_backwards(recording, ahead):
+    """What is lent stays as it is: a second recording, then calls as they are."""
+    forward, backward = pair(recording)
+    for k in range(8):
+        inputs = [torch.full((3,), float(k + j) / 3) for j in range(ahead)]
+        kept = [forward([x])[1] for x in inputs]
+        for x, value in zip(inputs, kept, strict=True):
+            assert torch.equal(value, x.sin())
+            assert torch.equal(backward([value, torch.full((3,), 2.0)])[0], 2 * x.sin())
+        del kept, value
+    assert len([r for r in forward.recordings.values() if r.graph is not None]) == 2
+    assert not forward.reason and not backward.reason
+
+
+def test_views_of_what_was_lent_count(recording):
+    forward, _ = pair(recording)
+    for _ in range(3):
+        forward([torch.ones(3)])
+    view = forward([torch.full((3,), 0.5)])[1][1:]
+    for k in range(4):
+        assert torch.equal(forward([torch.full((3,), float(k))])[1], torch.full((3,), float(k)).sin())
+        assert torch.equal(view, torch.full((2,), 0.5).sin())
+
+
+def test_a_result_that_is_kept_too_is_copied_once(recording):
+    """Autograd watches results for changes: the backward gets the tensor that the program has."""
+
+    def both(inputs):
+        out = torch.empty(3)
+        work = lambda: torch.exp(inputs[0], out=out)
+        work()
+        return (out, out), work
+
+    call = recording(both, FORWARD)
+    for k in range(4):
+        result, kept = call([torch.full((3,), float(k))])
+        assert result is kept and torch.equal(result, torch.full((3,), float(k)).exp())
+    assert not any(r.loans.held for r in call.recordings.values())
+
+
+@pytest.fixture
+def recorded_graphs(recording, monkeypatch):
+    """Compiled graphs are recorded and replayed: a replay runs the graph on the recorded inputs, into its outputs."""
+
+    class Recorded(Replay):
+        def __init__(self, run, facts):
+            def function(inputs):
+                result = run(list(inputs))
+                given = [unowned(a) for a in inputs]
+
+                def work():
+                    for old, new in zip(result, run(list(given)), strict=True):
+                        if old.data_ptr() != new.data_ptr():
+                            old.copy_(new)
+
+                return result, work
+
+            super().__init__(recording(function, facts).run, facts)
+            made.append(self)
+
+    made = []
+    monkeypatch.setattr(triptych_inductor.compiled, "Replay", Recorded)
+    return made
+
+
+def test_training_with_recorded_graphs(recorded_graphs):
+    """Steps with one forward and with several ahead of their backwards, and a graph that is gone through twice."""
+    autograd = pytest.importorskip("triptych_aot_autograd")
+    torch.manual_seed(0)
+    options = {"cudagraphs": True, "disk_cache": False}
+    compiler = lambda gm, inputs: triptych_inductor.compile(gm, inputs, options=options).call
+    boxed = lambda gm, inputs: _boxed(compiler(gm, inputs))
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 4), torch.nn.Softmax(-1))
+    twin = copy.deepcopy(model)
+    compiled = autograd.aot_module(model, boxed)
+    for step in range(12):
+        batches = [torch.randn(5, 6) for _ in range(1 + step % 3)]
+        losses = [compiled(b).square().sum() for b in batches]
+        expected = [twin(b).square().sum() for b in batches]
+        for loss, other in zip(losses, expected, strict=True):
+            for _ in range(2 if step == 10 else 1):
+                loss.backward(retain_graph=step == 10)
+                other.backward(retain_graph=step == 10)
+        del losses, loss
+        for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad)
+            with torch.no_grad():
+                p.sub_(0.1 * p.grad)
+                q.sub_(0.1 * q.grad)
+            if step % 2:
+                p.grad = q.grad = None
+    forward, backward = recorded_graphs
+    assert forward.facts.private and not backward.facts.private and not forward.reason and not backward.reason
+    assert any(r.loans.held and r.graph.replays > 2 for r in forward.recordings.values() if r.graph is not None)
+    assert any(r.graph is not None and r.graph.replays > 1 for r in backward.recordings.values())
+
+
+def _boxed(call):
+    run = lambda args: call(args)
+    run._boxed_call = True
+    return run
 
 
 def test_reasons_come_from_the_graph():

@@ -4,7 +4,6 @@ import pytest
 import torch
 import triptych_inductor
 from torch.fx.experimental.proxy_tensor import make_fx
-from triptych_inductor import ArtifactError
 from triptych_inductor.runtime.cuda import replay
 from triptych_inductor.segments import SegmentedGraph, split
 
@@ -59,8 +58,11 @@ def test_right_and_in_parts(fn):
         torch.testing.assert_close(mine, theirs)
     assert compiled.kernels and compiled.source.count("def call(") == len(compiled.compiled)
     assert len(compiled.files) >= len(compiled.compiled) and compiled.fallbacks
-    with pytest.raises(ArtifactError):
-        compiled.to_bytes()
+    again = triptych_inductor.CompiledGraph.from_bytes(compiled.to_bytes())
+    assert isinstance(again, SegmentedGraph) and again.replay == compiled.replay and again.key == compiled.key
+    mine, theirs = ([t.clone() for t in given] for _ in range(2))
+    torch.testing.assert_close(again(*mine), fn(*theirs))
+    torch.testing.assert_close(mine, theirs)
 
 
 def test_sides_change_as_seldom_as_may_be():

@@ -28,6 +28,7 @@ from triptych_inductor.container import ArtifactError
 from triptych_inductor.lowering.registry import foreign_lowering
 from triptych_inductor.options import Options
 from triptych_inductor.passes.pipeline import extra_passes
+from triptych_inductor.runtime.cuda.replay import PRIVATE
 
 log = logging.getLogger("triptych_inductor.cache")
 STORE = "graph"
@@ -52,6 +53,7 @@ def graph_key(gm: GraphModule, example_inputs: Sequence[Any], options: Options) 
         guards.environment_text(example_inputs),
         ambient_text(),
         repr(options),
+        repr(gm.graph.output_node().meta.get(PRIVATE)),
         source_fingerprint("triptych_inductor"),
         versions_text(),
         *device_texts(gm),

@@ -1,11 +1,12 @@
 """CUDA graphs: a compiled graph's work on the GPU recorded once and replayed, one launch for all kernels.
 
 Life of one shape: the first call runs as it is; the second records; later ones replay. An input that came at the same
-address
-twice is read there, and the address is checked at each call; any other is copied into memory of the recording. Outputs
-are copied out, so that no later call overwrites what a caller keeps; an output that is an input, or a view of one, is
-given as such. What cannot be recorded runs as it is, and `Replay.reason` says why. All recordings of a device share one
-pool of memory.
+address twice is read there, and the address is checked at each call; any other is copied into memory of the recording.
+Outputs are copied out, so that no later call overwrites what a caller keeps; an output that is an input, or a view of
+one, is given as such. Outputs that a forward keeps for its backward are lent (`outputs.py`): the backward reads them
+where they lie. While any of them is alive, the next call takes a recording with memory of its own, and beyond the
+second runs as it is. What cannot be recorded runs as it is, and `Replay.reason` says why. All recordings of a device
+share one pool of memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import contextlib
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +23,14 @@ import torch
 from torch.fx import GraphModule, Node
 
 from triptych_inductor._torch_compat import foreach_copy
+from triptych_inductor.runtime.cuda.outputs import Loans, Output, core, make_outputs, output_plan, own_copy
 
 Run = Callable[[list[Any]], Any]
 _MOST_RECORDINGS = 16  # shapes recorded for one compiled graph
 _MOST_ATTEMPTS = 4  # recordings of one shape whose inputs keep moving
+_LANES = 2  # recordings of one shape, where what the first lent is alive at the next call
+PRIVATE = "private_outputs"
+"""In the meta of a graph's output node: positions of outputs that its caller alone sees, and drops after their use."""
 
 NOT_RECORDABLE = frozenset({torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output})
 """Ops with one of these tags wait for the GPU."""
@@ -33,11 +38,13 @@ NOT_RECORDABLE = frozenset({torch.Tag.dynamic_output_shape, torch.Tag.data_depen
 
 @dataclass(frozen=True)
 class ReplayFacts:
-    """What is known from the graph: why it cannot be recorded ("" where it can), and which inputs it writes."""
+    """What is known from the graph: why it cannot be recorded ("" where it can), which inputs it writes, and which
+    outputs may be lent."""
 
     reason: str
     mutated: frozenset[int]
     device: int = 0
+    private: frozenset[int] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         """The facts as JSON-able data, for an artifact."""
@@ -68,7 +75,8 @@ def replay_facts(gm: GraphModule) -> ReplayFacts:
     for node in gm.graph.nodes:
         if NOT_RECORDABLE & set(getattr(node.target, "tags", ())):
             return ReplayFacts(f"{node.target} waits for the GPU", written)
-    return ReplayFacts("", written, next(iter(devices)).index or 0)
+    private = frozenset(gm.graph.output_node().meta.get(PRIVATE, ()))
+    return ReplayFacts("", written, next(iter(devices)).index or 0, private)
 
 
 def obstacle(node: Node, device: torch.device | None) -> str:
@@ -123,7 +131,8 @@ class Pool:
     """The memory that all recordings of one device share.
 
     Outputs are copied out before anything else is replayed, so what one recording used in between may be overwritten by
-    the next: replays take turns, in the order of the streams that they are queued on.
+    the next: replays take turns, in the order of the streams that they are queued on. `lent`: addresses of outputs that
+    were given as they lie in the pool.
     """
 
     def __init__(self, device: int) -> None:
@@ -132,6 +141,7 @@ class Pool:
         self._keeper: Any = None
         self._last: torch.cuda.Stream | None = None
         self._lock = threading.RLock()
+        self.lent: set[int] = set()
 
     def handle(self) -> Any:
         """torch's handle of the pool. A small recording that stays keeps the pool alive when all others are gone."""
@@ -160,18 +170,6 @@ def pool_of(device: int) -> Pool:
 
 
 @dataclass
-class _Output:
-    """How one output is made after a replay: `value` as it is, or a window of an input, or a copy of a recorded
-    tensor."""
-
-    value: Any = None
-    input: int | None = None
-    whole: bool = False
-    recorded: torch.Tensor | None = None
-    window: tuple[Any, ...] = ()
-
-
-@dataclass
 class Recording:
     """One recorded shape."""
 
@@ -179,9 +177,10 @@ class Recording:
     copied: set[int] = field(default_factory=set)  # inputs that have memory of the recording
     static: list[Any] = field(default_factory=list)
     graph: torch.cuda.CUDAGraph | None = None
-    outputs: list[_Output] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
     shape: Callable[[list[Any]], Any] = list
     attempts: int = 0
+    loans: Loans = field(default_factory=Loans)
 
 
 class Replay:
@@ -197,11 +196,19 @@ class Replay:
         """As the wrapped function: `args` is emptied."""
         if self.reason or torch.cuda.is_current_stream_capturing():
             return self.run(args)
-        key = _key(args)
-        recording = self.recordings.get(key)
-        if recording is None:
-            return self._first(key, args)
-        with torch.cuda.device(self.facts.device), pool_of(self.facts.device).turn():
+        pool = pool_of(self.facts.device)
+        key = _key(args, pool.lent)
+        for lane in range(_LANES):
+            recording = self.recordings.get((lane, *key))
+            if recording is None:
+                return self._first((lane, *key), args)
+            if not recording.loans.out():
+                break
+        else:
+            return self.run(args)
+        with torch.cuda.device(self.facts.device), pool.turn():
+            if recording.loans.out():  # another thread was faster
+                return self.run(args)
             if recording.graph is None or self._moved(recording, args):
                 if not self._record(recording, args):
                     return self.run(args)
@@ -232,10 +239,11 @@ class Replay:
         if recording.attempts > _MOST_ATTEMPTS:
             self.reason = "inputs keep moving in memory"
             return False
-        recording.graph, recording.outputs = None, []
-        recording.static = [_own_copy(a) if k in recording.copied else a for k, a in enumerate(args)]
-        graph = torch.cuda.CUDAGraph()
         pool = pool_of(self.facts.device)
+        pool.lent -= recording.loans.addresses
+        recording.graph, recording.outputs, recording.loans = None, [], Loans()
+        recording.static = [own_copy(a) if k in recording.copied else a for k, a in enumerate(args)]
+        graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, pool=pool.handle(), capture_error_mode="thread_local"):
                 result = self.run(list(recording.static))
@@ -244,7 +252,9 @@ class Replay:
             warnings.warn(f"a compiled graph runs without CUDA graphs: {self.reason}", stacklevel=2)
             return False
         recording.graph = graph
-        recording.outputs, recording.shape = _output_plan(result, recording.static)
+        recording.outputs, recording.shape = output_plan(result, recording.static, self.facts.private)
+        recording.loans = Loans.of(recording.outputs)
+        pool.lent |= recording.loans.addresses
         recording.static = [a if k in recording.copied else None for k, a in enumerate(recording.static)]
         return True
 
@@ -252,83 +262,27 @@ class Replay:
         assert recording.graph is not None
         order = sorted(recording.copied)
         if order:
-            foreach_copy([_core(recording.static[k]) for k in order], [_core(args[k]) for k in order])
+            foreach_copy([core(recording.static[k]) for k in order], [core(args[k]) for k in order])
         recording.graph.replay()
         back = [k for k in order if k in self.facts.mutated]
         if back:
-            foreach_copy([_core(args[k]) for k in back], [_core(recording.static[k]) for k in back])
-        made = _outputs(recording.outputs, args)
+            foreach_copy([core(args[k]) for k in back], [core(recording.static[k]) for k in back])
+        made = make_outputs(recording.outputs, args)
         args.clear()
         return recording.shape(made)
 
 
-def _key(args: Sequence[Any]) -> tuple[Any, ...]:
-    """What tells recordings apart: sizes and strides of tensors, and numbers."""
-    return tuple([(a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in args])
+def _key(args: Sequence[Any], lent: Collection[int] = ()) -> tuple[Any, ...]:
+    """What tells recordings apart: sizes and strides of tensors, the addresses of lent ones, and numbers."""
+    if not lent:
+        return tuple([(a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in args])
+    return tuple([_form(a, lent) if isinstance(a, torch.Tensor) else a for a in args])
+
+
+def _form(value: torch.Tensor, lent: Collection[int]) -> tuple[Any, ...]:
+    address = value.data_ptr()
+    return (value.shape, value.stride(), address) if address in lent else (value.shape, value.stride())
 
 
 def _addresses(args: Sequence[Any]) -> list[int | None]:
     return [a.data_ptr() if isinstance(a, torch.Tensor) else None for a in args]
-
-
-def _own_copy(value: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same layout in memory that stays."""
-    own = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
-    _core(own).copy_(_core(value))
-    return own
-
-
-def _core(value: torch.Tensor) -> torch.Tensor:
-    """The elements of a tensor each once: axes that were expanded shrink to 1."""
-    if 0 not in value.stride():
-        return value
-    size = [1 if step == 0 else n for n, step in zip(value.size(), value.stride(), strict=True)]
-    return value.as_strided(size, value.stride())
-
-
-def _output_plan(result: Any, inputs: Sequence[Any]) -> tuple[list[_Output], Callable[[list[Any]], Any]]:
-    """How to make each output of a recorded call, and the container they go into."""
-    if not isinstance(result, (tuple, list)):
-        return [_plan_one(result, inputs)], lambda made: made[0]
-    return [_plan_one(value, inputs) for value in result], type(result)
-
-
-def _plan_one(value: Any, inputs: Sequence[Any]) -> _Output:
-    if not isinstance(value, torch.Tensor):
-        return _Output(value=value)
-    for k, given in enumerate(inputs):
-        if value is given:
-            return _Output(input=k, whole=True)
-        if isinstance(given, torch.Tensor) and value.numel() and _storage(value) == _storage(given):
-            offset = value.storage_offset() - given.storage_offset()
-            return _Output(input=k, window=(value.size(), value.stride(), offset))
-    return _Output(recorded=value)
-
-
-def _storage(value: torch.Tensor) -> int:
-    return value.untyped_storage().data_ptr()
-
-
-def _outputs(plan: Sequence[_Output], args: Sequence[Any]) -> list[Any]:
-    """The outputs of one replay; copies of recorded tensors are made in one step."""
-    made: list[Any] = []
-    sources, targets = [], []
-    for item in plan:
-        if item.recorded is not None:
-            copy = torch.empty_strided(
-                item.recorded.size(), item.recorded.stride(), dtype=item.recorded.dtype, device=item.recorded.device
-            )
-            sources.append(_core(item.recorded))
-            targets.append(_core(copy))
-            made.append(copy)
-        elif item.input is None:
-            made.append(item.value)
-        elif item.whole:
-            made.append(args[item.input])
-        else:
-            size, stride, offset = item.window
-            base = args[item.input]
-            made.append(base.as_strided(size, stride, base.storage_offset() + offset))
-    if targets:
-        foreach_copy(targets, sources)
-    return made
