@@ -27,7 +27,7 @@ from triptych_dynamo.trace.history import History
 from triptych_dynamo.trace.shapes import Shapes
 
 if TYPE_CHECKING:
-    from triptych_dynamo.emit.ending import Ending
+    from triptych_dynamo.emit.result_tree import Tree
 
 PARAMETER_FORMS = ("inputs", "attributes")
 
@@ -48,8 +48,7 @@ class CapturedGraph:
         outputs: names of the nodes that the graph returns.
         effects: objects that a call changes besides tensors, as text; such changes are replayed after the graph.
         attributes: node name of each parameter and buffer -> its dotted name in its module.
-        result: how the function's result is made of the outputs, and objects changed, as rows of `emit.ending`; or the
-            reason why that is more than data.
+        result: what the function returns, as a tree over the outputs, or the reason why that is not data.
     """
 
     graph_module: fx.GraphModule
@@ -57,7 +56,7 @@ class CapturedGraph:
     sources: dict[str, Source]
     outputs: list[str]
     attributes: dict[str, str]
-    result: Ending | str
+    result: Tree | str
     function: FunctionType = field(repr=False)
     owner: Any = field(repr=False)
     lifted: fx.GraphModule = field(repr=False)
