@@ -27,7 +27,7 @@ from triptych_dynamo.trace.history import History
 from triptych_dynamo.trace.shapes import Shapes
 
 if TYPE_CHECKING:
-    from triptych_dynamo.emit.result_tree import Tree
+    from triptych_dynamo.emit.ending import Ending
 
 PARAMETER_FORMS = ("inputs", "attributes")
 
@@ -48,7 +48,8 @@ class CapturedGraph:
         outputs: names of the nodes that the graph returns.
         effects: objects that a call changes besides tensors, as text; such changes are replayed after the graph.
         attributes: node name of each parameter and buffer -> its dotted name in its module.
-        result: what the function returns, as a tree over the outputs, or the reason why that is not data.
+        result: how the function's result is made of the outputs, and objects changed, as rows of `emit.ending`; or the
+            reason why that is more than data.
     """
 
     graph_module: fx.GraphModule
@@ -56,7 +57,7 @@ class CapturedGraph:
     sources: dict[str, Source]
     outputs: list[str]
     attributes: dict[str, str]
-    result: Tree | str
+    result: Ending | str
     function: FunctionType = field(repr=False)
     owner: Any = field(repr=False)
     lifted: fx.GraphModule = field(repr=False)
@@ -174,7 +175,7 @@ def capture(
         compiler = FrameCompiler(options, lambda module: module.forward, _no_resume)
         layout = Layout(function.__code__, 0)
         result = compiler.compile(layout, function, arguments, lambda: Shapes(dynamic, history))
-        if result is None:
+        if result.raises:
             return function(*args, **kwargs)  # type: ignore[no-any-return]  # raises what the program raises
         result.guards = filtered(result.guards, guard_filter_fn, arguments, function)
         captured = _captured(result, function, owner)

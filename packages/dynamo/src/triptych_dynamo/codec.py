@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import logging
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -97,14 +98,25 @@ def _candidates(obj: Any) -> Iterator[str]:
     if isinstance(obj, BuiltinFunctionType):  # torch's say that they belong to a hidden class
         yield from (f"{home}:{short}" for home in _HOMES)
     name = getattr(obj, "__qualname__", None) or short
-    if isinstance(name, str):
+    if isinstance(name, str) and "<locals>" in name:  # functions of torch that a function made
+        yield from (f"{home}:{short}" for home in _HOMES)
+    elif isinstance(name, str):
         homes = (own, *_HOMES) if isinstance(own, str) and own != "__main__" else _HOMES
         yield from (f"{home}:{name}" for home in homes)
 
 
 # Where functions live that do not tell their module.
 _HOMES = (
-    *("torch", "torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special", "torch._C"),
+    *(
+        "torch",
+        "torch.functional",
+        "torch.nn.functional",
+        "torch._C._nn",
+        "torch._C._linalg",
+        "torch._C._fft",
+        "torch._C._special",
+        "torch._C",
+    ),
     *("torch._C._VariableFunctions", "torch._C._autograd", "operator", "math", "builtins"),
 )
 
@@ -174,6 +186,8 @@ def make_codec() -> Codec:
         lambda data: slice(*decode(data)),
     )
     codec.row(torch.device, "device", str, torch.device)
+    for logger in (logging.Logger, logging.RootLogger):
+        codec.row(logger, "logger", lambda obj: obj.name, logging.getLogger)
     for cls, tag in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "memory_format")):
         codec.row(cls, tag, str, _torch_constant)
     return codec

@@ -18,8 +18,8 @@ from triptych_dynamo import interpreter
 from triptych_dynamo._eval_frame import Unhooked
 from triptych_dynamo.emit.continuation import Layout
 from triptych_dynamo.emit.cut import Cut
+from triptych_dynamo.emit.ending import NoEnding, ending_of
 from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body, takes_list
-from triptych_dynamo.emit.result_tree import NoTree, result_tree
 from triptych_dynamo.errors import (
     ConstraintViolationError,
     GraphBreakError,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from triptych_dynamo.bytecode import Instruction
-    from triptych_dynamo.emit.result_tree import Tree
+    from triptych_dynamo.emit.ending import Ending
     from triptych_dynamo.guards.facts import Guard
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.options import Options
@@ -75,7 +75,7 @@ class CompiledFrame:
     inputs: dict[fx.Node, Source] = field(default_factory=dict)
     cells: tuple[CellType, ...] = ()
     effects: tuple[str, ...] = ()
-    result: Tree | str = ""
+    result: Ending | str = ""
 
 
 class Attempt:
@@ -190,8 +190,8 @@ class FrameCompiler:
         frame = self._write(attempt, writer, return_body(value), None)
         if self.options.exporting:
             try:
-                frame.result = result_tree(attempt.trace, value)
-            except NoTree as reason:
+                frame.result = ending_of(attempt.trace, value)
+            except NoEnding as reason:
                 frame.result = str(reason)
         return frame
 

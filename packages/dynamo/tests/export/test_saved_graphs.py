@@ -174,25 +174,30 @@ class Own(torch.autograd.Function):
         return grad * 2
 
 
-LOG = []
-
-
-def logs(x):
-    LOG.append(1)
-    return x + 1
-
-
 class Thing:
     def __init__(self, x):
         self.x = x
+
+
+def counted():
+    count = 0
+
+    def fn(x):
+        nonlocal count
+        count += 1
+        return x * 2
+
+    return fn
 
 
 @pytest.mark.parametrize(
     "fn,text",
     [
         (lambda x: Own.apply(x), "Own_apply"),
-        (logs, "changes objects"),
         (lambda x: Thing(x), "only the program can make"),
+        (lambda x: (x, lambda: 1), "function"),
+        (lambda x: (i for i in (x, x)), "generator"),
+        (counted(), "COUNT|count|closure"),
     ],
 )
 def test_what_cannot_be_saved_says_why(fn, text, tmp_path):

@@ -13,7 +13,7 @@ import torch
 
 from triptych_dynamo.codec import Json, NotPortable, make_codec
 
-FORMAT = "triptych captured graph 1"
+FORMAT = "triptych captured graph 2"
 
 
 def write(path: Path, data: Json, tensors: dict[str, torch.Tensor]) -> None:

@@ -19,9 +19,10 @@ from torch import fx
 
 from triptych_dynamo import sources as s
 from triptych_dynamo.codec import Codec, Json, NotPortable, make_codec
-from triptych_dynamo.emit.result_tree import build
+from triptych_dynamo.emit.ending import Ending, run_ending
 from triptych_dynamo.errors import GuardViolation
 from triptych_dynamo.export import archive
+from triptych_dynamo.export.ending_json import ending_from_json, ending_to_json, sources_of
 from triptych_dynamo.export.graph_json import graph_from_json, graph_to_json
 from triptych_dynamo.guards.facts import Apart, Guard, PythonFact, ShapeFact
 from triptych_dynamo.guards.portable import (
@@ -47,11 +48,13 @@ def save(graph: CapturedGraph, path: Path) -> None:
     signature = inspect.signature(graph.function, follow_wrapped=False)
     parameters = list(signature.parameters.values())
     owner = parameters[0].name if graph.owner is not None else None
-    brought = {name: source for name, source in graph.sources.items() if _is_brought(source, owner)}
-    for source in _sources_in(graph.result):
-        if _is_brought(source, owner) and source not in brought.values():
-            brought[f"result {len(brought)}"] = source
     read = Reader({owner: graph.owner} if owner is not None else {}, graph.function)
+    brought = {name: source for name, source in graph.sources.items() if _is_brought(source, owner)}
+    for source in sources_of(graph.result):
+        if _is_brought(source, owner) and source not in brought.values() and isinstance(read(source), torch.Tensor):
+            brought[f"result {len(brought)}"] = source
+        elif isinstance(source.root, s.CellSource) and source not in brought.values():
+            raise NotPortable(f"the graph cannot be saved: the program changes or returns {source}, of its closure")
     codec = make_codec()
     data = {
         "graph": graph_to_json(graph.lifted),
@@ -60,7 +63,7 @@ def save(graph: CapturedGraph, path: Path) -> None:
         "owned": {name: source_to_json(source) for name, source in brought.items() if _root(source) == owner},
         "attributes": graph.attributes,
         "outputs": graph.outputs,
-        "result": _tree_to_json(codec, graph.result, {source: name for name, source in brought.items()}),
+        "ending": ending_to_json(codec, graph.result, {source: name for name, source in brought.items()}),
         "owner": owner,
         "parameters": [_parameter_to_json(codec, parameter) for parameter in parameters[owner is not None :]],
         "module": graph.function.__module__,
@@ -81,17 +84,6 @@ def _is_brought(source: s.Source, owner: str | None) -> bool:
     return constant or isinstance(root, s.CellSource) or (owner is not None and _root(source) == owner)
 
 
-def _sources_in(tree: list[Any]) -> list[s.Source]:
-    kind, *rest = tree
-    if kind == "source":
-        return list(rest)
-    if kind == "sequence":
-        return [source for item in rest[1] for source in _sources_in(item)]
-    if kind == "mapping":
-        return [source for pair in rest[1] for part in pair for source in _sources_in(part)]
-    return []
-
-
 def _parameter_to_json(codec: Codec, parameter: inspect.Parameter) -> Json:
     row: Json = {"name": parameter.name, "kind": int(parameter.kind)}
     if parameter.default is not parameter.empty:
@@ -100,27 +92,6 @@ def _parameter_to_json(codec: Codec, parameter: inspect.Parameter) -> Json:
         except NotPortable:
             pass  # the parameter has to be given
     return row
-
-
-def _tree_to_json(codec: Codec, tree: list[Any], brought: dict[s.Source, str]) -> Json:
-    kind, *rest = tree
-    if kind == "sequence":
-        return [kind, codec.encode(rest[0]), [_tree_to_json(codec, item, brought) for item in rest[1]]]
-    if kind == "mapping":
-        pairs = [[_tree_to_json(codec, part, brought) for part in pair] for pair in rest[1]]
-        return [kind, codec.encode(rest[0]), pairs]
-    if kind == "source":
-        return ["brought", brought[rest[0]]] if rest[0] in brought else [kind, source_to_json(rest[0])]
-    return [kind, codec.encode(rest[0])]
-
-
-def _tree_from_json(codec: Codec, data: Json) -> list[Any]:
-    kind, *rest = data
-    if kind == "sequence":
-        return [kind, codec.decode(rest[0]), [_tree_from_json(codec, item) for item in rest[1]]]
-    if kind == "mapping":
-        return [kind, codec.decode(rest[0]), [[_tree_from_json(codec, part) for part in pair] for pair in rest[1]]]
-    return [kind, source_from_json(rest[0]) if kind == "source" else codec.decode(rest[0])]
 
 
 # -- loading -----------------------------------------------------------------------------------------------------------
@@ -147,7 +118,7 @@ class SavedGraph:
     attributes: dict[str, str]
     outputs: list[str]
     name: str
-    result: list[Any] = field(repr=False)
+    ending: Ending = field(repr=False)
     signature: inspect.Signature = field(repr=False)
     fixed: dict[str, Any] = field(repr=False)  # the owner by its parameter's name, where one was given
     f_globals: Mapping[str, Any] = field(repr=False)
@@ -170,7 +141,7 @@ class SavedGraph:
         names = [node.name for node in self.graph_module.graph.nodes if node.op == "placeholder"]
         given = {name: read(source) for name, source in self.sources.items()} | self.tensors
         results = self.graph_module(*(given[name] for name in names))
-        return build(self.result, given | dict(zip(self.outputs, results, strict=True)), read)
+        return run_ending(self.ending, given | dict(zip(self.outputs, results, strict=True)), read)
 
     def _variables(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         bound = self.signature.bind(*args, **kwargs)
@@ -183,6 +154,7 @@ def load(path: Path, owner: Any, f_globals: Mapping[str, Any] | None) -> SavedGr
     data, tensors = archive.read(path)
     codec = make_codec()
     guards = guards_from_json(data["guards"])
+    ending = ending_from_json(codec, data["ending"])
     sources = {name: source_from_json(source) for name, source in data["inputs"].items()}
     fixed = {}
     if owner is not None and data["owner"] is not None:
@@ -190,6 +162,8 @@ def load(path: Path, owner: Any, f_globals: Mapping[str, Any] | None) -> SavedGr
         for name, source in data["owned"].items():
             sources[name] = source_from_json(source)
             del tensors[name]
+    elif data["owner"] is not None and any(_root(source) == data["owner"] for source in sources_of(ending)):
+        raise NotPortable(f"{data['name']} changes or returns parts of its {data['owner']}: load it with owner=")
     gone = lambda source: _is_gone(source, data["owner"], bool(fixed))
     guards = [kept for guard in guards if (kept := _without(guard, gone)) is not None]
     found = _globals_of(data["module"]) if f_globals is None else f_globals
@@ -205,7 +179,7 @@ def load(path: Path, owner: Any, f_globals: Mapping[str, Any] | None) -> SavedGr
         data["attributes"],
         data["outputs"],
         data["name"],
-        _tree_from_json(codec, data["result"]),
+        ending,
         inspect.Signature([_parameter_from_json(codec, row) for row in data["parameters"]]),
         fixed,
         found,
