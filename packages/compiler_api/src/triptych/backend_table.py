@@ -57,7 +57,8 @@ def _absent(text: str, reason: str) -> Row:
 
 IPEX_REASON = (
     "intel_extension_for_pytorch is not installed, and its last release (2.8) fits torch 2.8 only; for bfloat16 on "
-    "Intel processors use backend='inductor' under torch.autocast('cpu', torch.bfloat16)"
+    "Intel processors use backend='inductor' under torch.autocast('cpu', torch.bfloat16), with "
+    "options={'freezing': True} for models that are only evaluated"
 )
 XLA_REASON = "torch_xla is not installed, and has no release for the versions of torch that are supported here"
 SCRIPT_REASON = "TorchScript is deprecated in torch; use 'eager' to run captured graphs, 'inductor' to compile them"

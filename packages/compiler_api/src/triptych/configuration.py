@@ -135,6 +135,13 @@ TABLE: dict[str, Row] = {
         "compiled graphs appear by name in torch.profiler",
         peer="TORCHINDUCTOR_PROFILE",
     ),
+    "freezing": Row(
+        "bool",
+        False,
+        ("TRIPTYCH_FREEZING",),
+        "in evaluation without gradients, parameters become constants, as with the option of that name",
+        peer="TORCHINDUCTOR_FREEZING",
+    ),
     "progress": Row(
         "bool", True, ("TRIPTYCH_PROGRESS",), "a line on the terminal while a compilation takes over two seconds"
     ),

@@ -18,6 +18,7 @@ import triptych_inductor
 from torch.fx import GraphModule
 
 from triptych.errors import CompileFallbackWarning, InvalidModeError, InvalidOptionError, suggestion
+from triptych.freezing import Freezer
 from triptych.reports import CapturedStage, CompiledStage, Report
 from triptych.settings import Backend, Settings
 from triptych.warm_start import Recording, Stored
@@ -40,6 +41,7 @@ def code_options(settings: Settings) -> triptych_inductor.Options:
         options = _make_options(settings.options or {})
     return dataclasses.replace(
         options,
+        freezing=options.freezing or (bool(settings.freezing) and "freezing" not in (settings.options or {})),
         disk_cache=options.disk_cache and settings.disk_cache is not False,
         cache_key_tag=options.cache_key_tag or settings.cache_key_tag or "",
     )
@@ -86,21 +88,26 @@ def inductor(settings: Settings, report: Report) -> Backend:
     """Forward and backward ATen graphs, each compiled to kernels by `triptych_inductor`."""
     options = code_options(settings)
     watcher = Watcher(settings, report.name)
-    generator = _Generator(options, settings, report, watcher)
+    generator = _Generator(settings, report, watcher)
 
     def backend(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        start, recording = time.perf_counter(), Recording(gm, example_inputs, options)
+        start, freezer = time.perf_counter(), Freezer(gm, example_inputs, options)
+        recording = Recording(gm, example_inputs, freezer.options)
         watcher.captured(len(report.graphs), gm)
         stored = recording.look_up() if not settings.debug_directory else None  # the folder wants to see all stages
         if stored is not None:
             return generator.take(stored, gm, start)
 
         def compiler(role: str, index: int) -> Compiler:
-            return functools.partial(generator.run, role, index, recording)
+            return functools.partial(generator.run, role, index, recording, freezer)
+
+        def on_plan(plan: triptych_aot_autograd.RuntimePlan) -> None:
+            recording.on_plan(plan)
+            freezer.on_plan(plan)
 
         gm, found = triptych_inductor.run_front_passes(gm, options)
         report.patterns.update(found)
-        return ahead_of_time(compiler, settings, report, on_plan=recording.on_plan)(gm, example_inputs)
+        return ahead_of_time(compiler, settings, report, on_plan=on_plan)(gm, example_inputs)
 
     return backend
 
@@ -137,10 +144,8 @@ def ahead_of_time(
 class _Generator:
     """ATen graph -> kernels, noted in the report. Where that fails and may, the graph itself is what runs."""
 
-    def __init__(
-        self, options: triptych_inductor.Options, settings: Settings, report: Report, watcher: Watcher
-    ) -> None:
-        self._options, self._settings, self._report, self._watcher = options, settings, report, watcher
+    def __init__(self, settings: Settings, report: Report, watcher: Watcher) -> None:
+        self._settings, self._report, self._watcher = settings, report, watcher
         self._told_of_missing_compiler = False
 
     def take(self, stored: Stored, gm: GraphModule, start: float) -> Callable[..., Any]:
@@ -156,7 +161,13 @@ class _Generator:
         return made
 
     def run(
-        self, role: str, index: int, recording: Recording, gm: GraphModule, example_inputs: Sequence[Any]
+        self,
+        role: str,
+        index: int,
+        recording: Recording,
+        freezer: Freezer,
+        gm: GraphModule,
+        example_inputs: Sequence[Any],
     ) -> Callable[..., Any]:
         """Compiles one graph. role, index: what it is called in the report. recording: is told what came out."""
         start, stage = time.perf_counter(), CompiledStage(role, index, _operations(gm))
@@ -164,7 +175,9 @@ class _Generator:
         made: Any
         self._watcher.lowered(index, role, gm)
         try:
-            made = triptych_inductor.compile(gm, example_inputs, options=self._options)
+            frozen = freezer.frozen(role, gm, example_inputs)
+            source, inputs = (gm, example_inputs) if frozen is None else (frozen.gm, frozen.example_inputs)
+            made = triptych_inductor.compile(source, inputs, options=freezer.options)
         except triptych_inductor.CompilerNotFoundError as error:
             if not self._told_of_missing_compiler:
                 self._told_of_missing_compiler = True
@@ -178,8 +191,10 @@ class _Generator:
         else:
             recording.on_compiled(role, made)
             facts = _facts(made)
-            self._watcher.compiled(index, role, example_inputs, made)
+            self._watcher.compiled(index, role, inputs, made)
             made = self._watcher.boxed(index, role, made)
+            made = made if frozen is None else frozen.bound(made)
+        facts["not_frozen"] = freezer.reason
         self._report.stages.append(dataclasses.replace(stage, seconds=time.perf_counter() - start, **facts))
         return made
 
@@ -193,6 +208,7 @@ def _facts(made: triptych_inductor.CompiledGraph) -> dict[str, Any]:
         "build_seconds": made.timings.parts["build"],
         "cached": made.from_cache,
         "tuning": tuple(made.tuning),
+        "frozen": tuple(made.provenance.get("frozen", {}).items()),
         "replay": "" if made.replay is None else str(made.replay),
     }
 

@@ -18,6 +18,7 @@ class CompiledStage:
     they have no lowering, with their number. build_seconds: part of seconds that building machine code took. files:
     name and text of what was generated. failure: why it runs eagerly instead, or "". cached: it was taken from
     the disk. tuning: what autotuning tried for each kernel, a printable table each (`mode="max-autotune"`).
+    frozen: with `freezing`, what each of its passes found, and the number of constants; not_frozen: why nothing is.
     replay: whether it is replayed as a CUDA graph, and why not; "" where that was not asked for.
     """
 
@@ -33,6 +34,8 @@ class CompiledStage:
     cached: bool = False
     tuning: tuple[Any, ...] = ()
     replay: str = ""
+    frozen: tuple[tuple[str, int], ...] = ()
+    not_frozen: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +103,10 @@ class Report:
                 text += ", fallbacks " + ", ".join(f"{name} x{count}" for name, count in stage.fallbacks)
             if stage.cached:
                 text += ", from the cache"
+            if stage.frozen:
+                text += ", frozen (" + ", ".join(f"{name} {count}" for name, count in stage.frozen) + ")"
+            if stage.not_frozen:
+                text += f", not frozen: {stage.not_frozen}"
             if stage.replay:
                 text += f", {stage.replay}"
             if stage.failure:

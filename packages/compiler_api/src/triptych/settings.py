@@ -16,7 +16,7 @@ GUARD_FILTER = "guard_filter_fn"  # the option that is not one of the code gener
 
 _FROM_CONFIGURATION = (
     *("recompile_limit", "on_error", "on_recompile_limit", "dynamic"),
-    *("cache_key_tag", "debug_directory", "profiler_regions"),
+    *("cache_key_tag", "debug_directory", "profiler_regions", "freezing"),
 )
 
 
@@ -60,6 +60,7 @@ class Settings:
     disk_cache: bool | None = None
     debug_directory: str | None = None
     profiler_regions: bool | None = None
+    freezing: bool | None = None
     shapes_spec: Any = None
 
     def __post_init__(self) -> None:

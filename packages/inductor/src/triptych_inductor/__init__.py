@@ -15,6 +15,7 @@ from triptych_inductor.container import ArtifactError as ArtifactError
 from triptych_inductor.errors import InductorError as InductorError
 from triptych_inductor.errors import LoweringError as LoweringError
 from triptych_inductor.errors import OptionsError as OptionsError
+from triptych_inductor.freezing.constants import freeze as freeze
 from triptych_inductor.lowering.registry import register_lowering as register_lowering
 from triptych_inductor.options import Options as Options
 from triptych_inductor.options import list_mode_options as list_mode_options

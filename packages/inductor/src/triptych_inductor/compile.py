@@ -19,6 +19,7 @@ from triptych_inductor.cache import graphs
 from triptych_inductor.cache.guards import GuardRecorder
 from triptych_inductor.cache.text import Uncacheable
 from triptych_inductor.compiled import CompiledGraph, KernelInfo, Program, Timings
+from triptych_inductor.freezing.pipeline import run_frozen
 from triptych_inductor.ir.extents import hint as extent_hint
 from triptych_inductor.lowering.graph import lower
 from triptych_inductor.options import Options
@@ -78,6 +79,8 @@ def _compile_one(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options
     timings, start = Timings(), time.perf_counter()
     prepared = prepare(copy_graph(gm), example_inputs)
     start = timings.measure("prepare", start)
+    frozen = run_frozen(prepared, chosen) if chosen.freezing else {}
+    start = timings.measure("freezing", start) if chosen.freezing else start
     facts = replay_facts(prepared) if chosen.cudagraphs else None
     if facts is not None and facts.reason:
         parts, reasons = split(prepared)
@@ -106,6 +109,7 @@ def _compile_one(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options
         objects,
     )
     compiled = CompiledGraph(result, loaded, timings)
+    compiled.provenance["frozen"] = frozen
     if chosen.max_autotune:
         compiled.provenance["tuning"] = [choice.to_json() for choice in pending.tuning()]
     return compiled.replayed(facts) if facts is not None else compiled
@@ -131,7 +135,10 @@ def aot_compile(
 
     The file is written under a temporary name and renamed. Gives the compiled graph.
     """
-    compiled = compile(gm, example_inputs, options=options)
+    chosen = Options.make(options)
+    if chosen.freezing:  # a packed weight has no stored form
+        chosen = dataclasses.replace(chosen, exclude_passes=(*chosen.exclude_passes, "pack_weights"))
+    compiled = compile(gm, example_inputs, options=chosen)
     data, target = compiled.to_bytes(), Path(path)
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
         file.write(data)

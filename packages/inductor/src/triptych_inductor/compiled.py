@@ -175,6 +175,8 @@ class CompiledGraph:
         description, blobs = encode_binaries(self._loaded)
         constants = []
         for name, tensor in program.constants.items():
+            if tensor.layout is not torch.strided:
+                raise ArtifactError("the graph holds weights packed for this machine: exclude the pass 'pack_weights'")
             constants.append(
                 [name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride())]
             )

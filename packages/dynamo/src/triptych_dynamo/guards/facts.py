@@ -7,6 +7,7 @@ in tests, for `GuardViolation` texts and for the reason of a recompile).
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,20 @@ KINDS: dict[str, GuardKind] = {
         GuardKind("python", 9, "{value}", sourceless=True),  # value: PythonFact; last resort, any callable
     )
 }
+
+
+def object_text(value: Any) -> str:
+    """An object in texts: its name or `repr`; of arrays, whose `repr` reads all their numbers, type and address.
+
+    A weak reference is what it refers to.
+    """
+    if isinstance(value, weakref.ref):
+        value = value()
+        if value is None:
+            return "an object that is gone"
+    if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):
+        return f"the {type(value).__name__} at {id(value):#x}"
+    return getattr(value, "__qualname__", None) or repr(value)
 
 
 @dataclass(frozen=True)
@@ -132,5 +147,5 @@ class Guard:
         if isinstance(value, tuple) and value and all(isinstance(item, Source) for item in value):
             value = ", ".join(map(str, value))
         if self.kind in ("is", "is_weak", "type_is"):
-            value = getattr(value, "__qualname__", None) or repr(value)[:60]
+            value = object_text(value)[:60]
         return KINDS[self.kind].text.format(source=self.source, value=value)

@@ -17,7 +17,7 @@ import torch
 
 from triptych_dynamo._torch_compat import dispatch_keys
 from triptych_dynamo.guards import modes
-from triptych_dynamo.guards.facts import Guard, TensorFacts
+from triptych_dynamo.guards.facts import Guard, TensorFacts, object_text
 from triptych_dynamo.guards.shape_program import as_function
 from triptych_dynamo.sources import (
     AttrSource,
@@ -154,7 +154,7 @@ def _truth(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = object_text(value) if hasattr(type(value), "shape") else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 

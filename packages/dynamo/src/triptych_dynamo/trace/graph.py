@@ -147,6 +147,7 @@ class GraphBuilder:
             root.register_module(str(node.target), self.modules[str(node.target)])
         module = fx.GraphModule(root, self.graph)
         module.meta["fake_mode"] = self.trace.shapes.fake_mode
+        module.meta["owned_inputs"] = self.trace.inputs.owned
         return outlined(module)
 
     def remove_dead_nodes(self) -> None:

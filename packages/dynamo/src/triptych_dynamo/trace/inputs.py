@@ -9,6 +9,7 @@ import torch
 from triptych_dynamo._torch_compat import dispatch_keys
 from triptych_dynamo.guards.facts import TensorFacts
 from triptych_dynamo.marks import is_pinned_by_guard
+from triptych_dynamo.trace.owned_inputs import OwnedInputs
 from triptych_dynamo.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Inputs:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self._real: dict[TensorValue, torch.Tensor] = {}
+        self.owned = OwnedInputs(trace)
 
     def tensor(self, tx: Frame, obj: torch.Tensor, source: Source | None) -> Value:
         """The value of a real tensor read at `source` (None: a constant of the program, kept by the compiled code)."""
@@ -66,3 +68,4 @@ class Inputs:
     def release(self) -> None:
         """Let go of the real tensors."""
         self._real.clear()
+        self.owned.release()

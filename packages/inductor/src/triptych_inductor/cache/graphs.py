@@ -36,8 +36,8 @@ SWITCH = "TRIPTYCH_GRAPH_CACHE"  # environment variable; "0": whole graphs are n
 
 
 def enabled(options: Options) -> bool:
-    """Whether whole graphs are looked for on disk."""
-    return options.disk_cache and not options.interpret and os.environ.get(SWITCH, "1") != "0"
+    """Whether whole graphs are looked for on disk. Of frozen ones, which hold weights, only the kernels are kept."""
+    return options.disk_cache and not options.interpret and not options.freezing and os.environ.get(SWITCH, "1") != "0"
 
 
 def graph_key(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> str:

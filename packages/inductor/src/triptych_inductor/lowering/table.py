@@ -7,6 +7,7 @@ from triptych_inductor.lowering import externs as externs
 from triptych_inductor.lowering import indexing as indexing
 from triptych_inductor.lowering import mutation as mutation
 from triptych_inductor.lowering import norms as norms
+from triptych_inductor.lowering import packed as packed
 from triptych_inductor.lowering import pointwise as pointwise
 from triptych_inductor.lowering import pooling as pooling
 from triptych_inductor.lowering import products as products

@@ -19,9 +19,10 @@ aten = torch.ops.aten
 
 
 def is_convolution(node: Node) -> bool:
-    """Whether a node is a two-dimensional convolution."""
+    """Whether a node is a two-dimensional convolution, of a packed weight or not."""
     value = node.meta.get("val")
-    return node.target is aten.convolution.default and isinstance(value, torch.Tensor) and value.ndim == 4
+    named = node.target is aten.convolution.default or "_convolution_pointwise" in str(node.target)
+    return named and isinstance(value, torch.Tensor) and value.ndim == 4
 
 
 def wants_channels_last(gm: GraphModule, options: Options) -> bool:
