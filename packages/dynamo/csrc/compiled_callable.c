@@ -257,7 +257,19 @@ PyObject *set_router(PyObject *module, PyObject *value) {
     Py_RETURN_NONE;
 }
 
+/* The attribute alone: the slot stays, so that a call costs what it did. */
+static PyObject *show(PyObject *unused, PyObject *given) {
+    PyObject *name, *function;
+    if (!PyArg_ParseTuple(given, "UO", &name, &function)) return NULL;
+    if (PyDict_SetItem(CompiledCallable_Type.tp_dict, name, function) < 0) return NULL;
+    PyType_Modified(&CompiledCallable_Type);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef METHODS[] = {
+    {"show", (PyCFunction)show, METH_VARARGS | METH_STATIC,
+     "show(name, function): what tracers of others find as a special method of the type and look into; what Python\n"
+     "itself does is unchanged."},
     {"direct", (PyCFunction)callable_direct, METH_VARARGS,
      "direct(args, kwargs, mode=1): the call itself, whatever router is set. mode 2: the only entry, if there is just "
      "one,\nruns without a look at its guards; 3: as if no entry fitted."},

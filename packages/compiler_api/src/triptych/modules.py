@@ -19,6 +19,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 
 from triptych.reports import ATTRIBUTE, Report
@@ -38,6 +39,8 @@ class _Twin:
         """Does not go on to the original's bases: their registries count classes that users write, not this one."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():  # read by a tracer, ours or another: it is the module, under its own name
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]
         return type(self)._triptych_call(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:

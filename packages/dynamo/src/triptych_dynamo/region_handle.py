@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
 import warnings
 import weakref
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,6 +36,22 @@ def foreign_trace(owner: object) -> bool:
     return torch.compiler.is_compiling() or torch.jit.is_tracing() or _compat.is_symbolic_tracing()
 
 
+def _shown_call(self: CompiledCallable, *args: Any, **kwargs: Any) -> Any:
+    """The call, as torch's own front end reads it: it inlines the original, as we do what it compiled."""
+    if torch.compiler.is_compiling():
+        return self.fn(*args, **kwargs)
+    return operator.call(self, *args, **kwargs)
+
+
+def _shown_get(self: CompiledCallable, instance: Any, owner: Any = None) -> Any:
+    """The binding of a method, as torch's own front end reads it."""
+    if torch.compiler.is_compiling():
+        return self.fn if instance is None else functools.partial(self.fn, instance)
+    return self if instance is None else MethodType(self, instance)
+
+
+CompiledCallable.show("__call__", _shown_call)
+CompiledCallable.show("__get__", _shown_get)
 _told_exporting: weakref.WeakSet[object] = weakref.WeakSet()
 
 
