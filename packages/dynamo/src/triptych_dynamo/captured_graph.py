@@ -175,7 +175,7 @@ def capture(
         compiler = FrameCompiler(options, lambda module: module.forward, _no_resume)
         layout = Layout(function.__code__, 0)
         result = compiler.compile(layout, function, arguments, lambda: Shapes(dynamic, history))
-        if result is None:
+        if result.raises:
             return function(*args, **kwargs)  # type: ignore[no-any-return]  # raises what the program raises
         result.guards = filtered(result.guards, guard_filter_fn, arguments, function)
         captured = _captured(result, function, owner)

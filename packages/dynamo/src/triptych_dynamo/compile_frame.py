@@ -7,6 +7,7 @@ continuation.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -59,6 +60,7 @@ class CompiledFrame:
 
     Attributes:
         code: takes the frame's parameters positionally; None: the frame runs as it is.
+        raises: the program raises an exception: it runs as it is, so that its own surfaces.
         guards: the facts under which it is right.
         graph_module: the graph, or None when there is nothing to compute.
         break_reason: why the graph ends before the frame does.
@@ -75,6 +77,7 @@ class CompiledFrame:
     inputs: dict[fx.Node, Source] = field(default_factory=dict)
     cells: tuple[CellType, ...] = ()
     effects: tuple[str, ...] = ()
+    raises: bool = False
     result: Ending | str = ""
 
 
@@ -139,8 +142,8 @@ class FrameCompiler:
 
     def compile(
         self, layout: Layout, function: FunctionType, arguments: dict[str, Any], make_shapes: Callable[[], Shapes]
-    ) -> CompiledFrame | None:
-        """Trace and emit. None when the program raises: it has to run as it is, so that its own exception surfaces.
+    ) -> CompiledFrame:
+        """Trace and emit.
 
         Raises:
             GraphBreakError: with `fullgraph`, at the first graph break.
@@ -162,7 +165,7 @@ class FrameCompiler:
             except RestartTrace:
                 continue
             except TracedException:
-                return None
+                return CompiledFrame(None, _guards_of_error(attempt.trace), raises=True)
             finally:
                 attempt.release()
         return CompiledFrame(None, [], None, plan.reason)
@@ -220,6 +223,15 @@ class FrameCompiler:
         guards, inputs = list(attempt.trace.guards.values()), dict(attempt.trace.graph.inputs)
         effects = tuple(str(getattr(value, "source", None) or value) for value in attempt.trace.effects.changed())
         return CompiledFrame(code, guards, writer.graph_module, reason, inputs, cells, effects)
+
+
+def _guards_of_error(trace: Trace) -> list[Guard]:
+    """The facts under which the program raises. Those that a mark contradicts are left out: the program's error goes
+    first, and it runs as it is in any case.
+    """
+    with contextlib.suppress(ConstraintViolationError):
+        trace.finish_guards()
+    return list(trace.guards.values())
 
 
 def _run_guarded(frame: Frame) -> tuple[Value | None, CutHere | None]:

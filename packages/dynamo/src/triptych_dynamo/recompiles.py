@@ -35,16 +35,23 @@ class FrameState:
         history: sizes and numbers seen.
         guards: of each entry, in the order of compilation.
         warned: whether the limit was announced.
+        errors: how many entries stand for calls that raise.
     """
 
     history: History = field(default_factory=History)
     guards: list[list[Guard]] = field(default_factory=list)
     warned: bool = False
+    errors: int = 0
 
     @property
     def entries(self) -> int:
         """How often the frame was compiled."""
         return len(self.guards)
+
+    def may_remember_error(self, options: Options) -> bool:
+        """Whether an exception gets an entry; they have a limit of their own, behind which each is traced anew."""
+        self.errors += 1
+        return self.errors <= options.recompile_limit
 
 
 def recompile_reason(state: FrameState, variables: Mapping[str, Any], function: FunctionType) -> str:

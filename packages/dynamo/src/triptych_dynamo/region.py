@@ -55,6 +55,7 @@ class FrameRecord:
         break_reason: why it ended early, or None.
         seconds: time of the compile, backend included.
         recompile_reason: the guard that did not hold for the entries before, or "".
+        raises: the frame runs as it is because it raises an exception.
     """
 
     name: str
@@ -63,6 +64,12 @@ class FrameRecord:
     break_reason: Unsupported | None
     seconds: float
     recompile_reason: str = ""
+    raises: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in the frame to compile."""
+        return self.graph is None and self.break_reason is None and not self.raises
 
 
 logs.configure()
@@ -111,7 +118,7 @@ class CompiledRegion:
         entry = self._in_turn(function, arguments)
         if entry is None:
             return False
-        if not is_continuation and entry.info is not None and entry.info.graph is None and not entry.info.break_reason:
+        if not is_continuation and entry.info is not None and entry.info.is_empty:
             return None
         return entry
 
@@ -146,7 +153,7 @@ class CompiledRegion:
             return None
         started = time.perf_counter()
         result = self._compile(layout, function, named, state)
-        if result is None:
+        if result.raises and not state.may_remember_error(self.options):
             return None
         result.guards = filtered(result.guards, self.options.guard_filter_fn, named, function)
         record = FrameRecord(
@@ -156,12 +163,15 @@ class CompiledRegion:
             result.break_reason,
             time.perf_counter() - started,
             reason,
+            result.raises,
         )
+        if result.raises:
+            return Entry(compile_guards(result.guards, function.__code__), function.__code__, (), False, record)
         return self._make_entry(state, function, result, record)
 
     def _compile(
         self, layout: Layout, function: FunctionType, named: dict[str, Any], state: FrameState
-    ) -> CompiledFrame | None:
+    ) -> CompiledFrame:
         """Compile a frame; a fault of the tracer is an error or a warning, as the options say."""
         try:
             return self._compiler(function).compile(layout, function, named, lambda: self._shapes(state))
