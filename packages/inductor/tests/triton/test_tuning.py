@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import sympy
 import torch
 import triptych_inductor
 from triptych_inductor import backends
@@ -14,9 +15,11 @@ from triptych_inductor.codegen.triton.heuristics import stages_that_fit
 from triptych_inductor.codegen.triton.interpret import run_interpreted
 from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT
 from triptych_inductor.loops import ops
+from triptych_inductor.loops.kernel import Kernel, Stage, TensorArg
 from triptych_inductor.runtime.cuda import programs, tuning
 from triptych_inductor.runtime.cuda.tuning import Choice, Tuner
-from triton_kernels import H200, layer_norm, pointwise, reduction, softmax
+from triptych_inductor.schedule import stages
+from triton_kernels import CUDA, H200, layer_norm, pointwise, reduction, softmax
 
 BF16 = torch.bfloat16
 
@@ -121,12 +124,126 @@ def test_candidates_that_fail_are_left_out(no_device, tmp_path, monkeypatch):
     assert choice.trials[choice.chosen].microseconds == pytest.approx(10.0) and "failed" in str(choice)
 
 
-def test_kernels_that_check_indices_are_not_tuned(no_device, tmp_path):
-    kernel = pointwise(
-        lambda i: ops.load("a", ops.indirect(i, 10)), torch.zeros(10, dtype=torch.int64), out_dtype=torch.int64
+def gather(length, rows=None):
+    """`out[i] = a[b[i]]` with a check; `rows`: the symbol of the length of `b` and `out`."""
+    count = rows if rows is not None else 1000
+
+    def body(i, r):
+        index = ops.indirect(ops.load("b", i[0]), length)
+        ops.store("out", i[0], ops.load("a", index))
+
+    return Kernel(
+        "kernel_0",
+        CUDA,
+        (count,),
+        (),
+        [Stage(body, False)],
+        [TensorArg("b", torch.int64, count), TensorArg("a", torch.float32, length)],
+        [TensorArg("out", torch.float32, count)],
+        sizes=[rows] if rows is not None else [],
+        typical=(700,) if rows is not None else (),
     )
-    made, choices = Tuner(H200, clock(""), 0, Store("tuning", tmp_path)).tune([kernel])
-    assert len(made) == 1 and not choices
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Candidates run in the interpreter, on the arguments that tuning makes up; gives what ran, with its arguments."""
+    ran = []
+
+    class Built:
+        def __init__(self, program):
+            self.program = program
+
+        def result(self):
+            return [[f.name for f in self.program.functions]]
+
+    def seconds(program, built, arguments):
+        count = len(program.buffers)
+        small = dataclasses.replace(
+            program, functions=tuple(dataclasses.replace(f, num_warps=1) for f in program.functions)
+        )
+        run_interpreted(small, arguments[:count], arguments[count:])
+        ran.append((program, arguments))
+        return 10e-6 if "x:256" in program.notes[0] else 20e-6
+
+    monkeypatch.setattr(tuning, "build", lambda given, facts: Built(given[0]))
+    monkeypatch.setattr(tuning, "free_memory", lambda index: 2**30)
+    monkeypatch.setattr(torch, "device", lambda kind, index=None, real=torch.device: real("cpu"))
+    return seconds, ran
+
+
+@pytest.mark.parametrize("length", [5, 1])
+def test_kernels_that_check_indices(interpreted, tmp_path, length):
+    """They are timed with indices in their range, also where the data would be out of it; what is taken checks."""
+    timer, ran = interpreted
+    kernel = gather(length)
+    kernel.stages[0] = Stage(lambda i, r: far_gather(i, length), False)
+    (program,), (choice,) = Tuner(H200, timer, 0, Store("tuning", tmp_path)).tune([kernel])
+    assert len(ran) == len(choice.trials) > 3 and not any(f.checked for p, _ in ran for f in p.functions)
+    assert choice.chosen > 0 and all(f.checked for f in program.functions) and "x:256" in program.notes[0]
+    out = torch.zeros(1000)
+    with pytest.raises(Exception, match="index out of range"):
+        run_interpreted(program, [torch.zeros(1000, dtype=torch.int64), torch.ones(length), out])
+
+
+def far_gather(i, length):
+    """The element seven places behind: out of range for the zeros that tuning makes up."""
+    index = ops.indirect(ops.add(ops.load("b", i[0]), ops.constant(7, torch.int64)), length)
+    ops.store("out", i[0], ops.load("a", index))
+
+
+def test_symbolic_sizes_have_typical_values(interpreted, tmp_path):
+    timer, ran = interpreted
+    rows = sympy.Symbol("s0", integer=True, nonnegative=True)
+    (program,), (choice,) = Tuner(H200, timer, 0, Store("tuning", tmp_path)).tune([gather(5, rows)])
+    assert all(arguments[-1] == 700 and arguments[0].numel() == 700 for _, arguments in ran)
+    assert choice.chosen > 0 and program.sizes == ("s0",)
+    for count in (1, 700, 1000):  # one program serves all sizes
+        index, a, out = torch.randint(0, 5, (count,)), torch.randn(5), torch.zeros(count)
+        run_interpreted(program, [index, a, out], [count])
+        assert torch.equal(out, a[index])
+    (_,), (again,) = Tuner(H200, timer, 0, Store("tuning", tmp_path)).tune([gather(5, rows)])
+    assert again.from_cache
+
+
+def test_rows_of_symbolic_length(tmp_path):
+    """Every candidate sums rows of any length."""
+    rows, columns = sympy.symbols("s0 s1", integer=True, nonnegative=True)
+
+    def body(i, r):
+        ops.store_reduction("out", i[0], ops.reduce("sum", ops.load("a", i[0] * columns + r[0]), torch.float32))
+
+    kernel = Kernel(
+        "kernel_0",
+        CUDA,
+        (rows,),
+        (columns,),
+        [Stage(body, True)],
+        [TensorArg("a", torch.float32, rows * columns)],
+        [TensorArg("out", torch.float32, rows)],
+        sizes=[rows, columns],
+    )
+    found = candidates(kernel, H200)
+    assert len(found) > 3 and tuning.typical_sizes(kernel) == [tuning.HINT] * 2
+    x = torch.randn(3, 700)
+    for layout in found[:8]:
+        out = torch.zeros(3)
+        run_interpreted(generate(kernel, H200, layout=dataclasses.replace(layout, num_warps=1)), [x, out], [3, 700])
+        torch.testing.assert_close(out, x.sum(1), rtol=1e-4, atol=1e-4)
+
+
+def test_the_graph_says_what_is_typical():
+    x = torch.randn(6, 10)
+    gm = torch.fx.experimental.proxy_tensor.make_fx(lambda x: x.sin() + 1, tracing_mode="symbolic")(x)
+    seen = []
+    real = stages._finish
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "_finish", lambda *args: (seen.append(real(*args)), seen[-1])[1])
+        triptych_inductor.compile(
+            gm, [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"], options={"disk_cache": False}
+        )
+    (call,) = seen
+    assert set(call.kernel.typical) <= {6, 10} and len(call.kernel.typical) == len(call.kernel.sizes) > 0
 
 
 def test_too_large_arguments(no_device, tmp_path, monkeypatch):

@@ -71,6 +71,7 @@ class Kernel:
     outputs: list[TensorArg]  # written; a buffer updated in place appears in `inputs` as well
     local: list[LocalArg] = field(default_factory=list)
     sizes: list[Any] = field(default_factory=list)  # size symbols (sympy) passed as int64 arguments, in order
+    typical: tuple[int, ...] = ()  # what the sizes were when the graph was compiled; for timing only
     description: str = ""
     # Column sums that run along, made only for generators that take them (`CodeGenerator.pairs`): a kernel over the
     # same points

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from triptych_inductor.ir.extents import product
+from triptych_inductor.ir.extents import hint, product
 from triptych_inductor.ir.index import Index, Indirect, Quotient, Var
 from triptych_inductor.ir.nodes import Buffer, IRGraph, walk
 from triptych_inductor.ir.record import IndexRecorder, Replayer
@@ -255,6 +255,7 @@ def _finish(name: str, builder: KernelBuilder, bodies: list[list[Value]]) -> Ker
         outputs=[_tensor_arg(names[n], graph.buffers[n]) for n in naming.written],
         local=[LocalArg(names["local:" + n], a.dtype, a.per_point) for n, a in builder.locals.items()],
         sizes=sizes,
+        typical=tuple([hint(size, graph.hints) for size in sizes]),
         description=f"{product([v.extent for v in group.axes])} x {product([v.extent for v in group.reduction])}",
     )
     origin = tuple(dict.fromkeys(line for stage in stages for line in stage.origin))

@@ -14,7 +14,7 @@ from triptych_inductor.codegen.triton.devices import DeviceFacts
 from triptych_inductor.codegen.triton.generate import make_context, plan
 from triptych_inductor.codegen.triton.heuristics import power_of_2
 from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT, Layout
-from triptych_inductor.codegen.triton.tiles import TileDim
+from triptych_inductor.codegen.triton.tiles import TileDim, extent_hint
 from triptych_inductor.loops.kernel import Kernel
 
 MOST = 40  # candidates of one kernel
@@ -23,13 +23,13 @@ _EACH = (1, 64)  # elements of a tile that a thread may hold
 
 
 def candidates(kernel: Kernel, facts: DeviceFacts, most: int = MOST) -> list[Layout]:
-    """Layouts to try for a kernel, at most `most`; only the heuristics' own where sizes are symbolic."""
+    """Layouts to try for a kernel, at most `most`. A symbolic extent is taken for a typical one."""
     if kernel.columns is not None:
         base = columns.row_layout(columns.with_exchanged_axes(kernel), facts)
         found = _row_walks(base, facts)
     else:
         base = plan(kernel, facts, make_context(kernel).stages)
-        if kernel.sizes or base.mirrored:
+        if base.mirrored:
             return [base]
         found = _points(base) if base.reduction is None else _rows(base)
     unique = dict.fromkeys(str(layout) for layout in (base,))
@@ -55,7 +55,7 @@ def _fits(layout: Layout, facts: DeviceFacts) -> bool:
 
 def _scaled(base: Layout, dim: TileDim, factors: tuple[float, ...]) -> list[int]:
     """Block sizes around a layout's own, no larger than the dimension."""
-    largest = power_of_2(int(dim.numel))
+    largest = power_of_2(extent_hint(dim.numel))
     sizes = [int(layout_size) for layout_size in (base.block(dim) * f for f in factors) if layout_size >= 1]
     return [s for s in dict.fromkeys(sizes) if s <= largest]
 
@@ -82,10 +82,10 @@ def _rows(base: Layout) -> Iterator[Layout]:
     reduction = base.reduction
     assert reduction is not None
     fastest = base.outer[-1]
-    whole = power_of_2(int(reduction.numel))
+    whole = power_of_2(extent_hint(reduction.numel))
     widths = _scaled(base, fastest, (1, 2, 0.5, 4))
     for warps in _warps(base):
-        if whole <= _LARGEST_TILE and base.walk != SPLIT:
+        if isinstance(reduction.numel, int) and whole <= _LARGEST_TILE and base.walk != SPLIT:
             for width in widths:
                 blocks = base.blocks | {fastest.letter: width, "r": whole}
                 yield replace(base, walk=PERSISTENT, blocks=blocks, num_warps=warps, splits=1, num_stages=1)

@@ -56,17 +56,18 @@ class _Made:
     suffix: str
 
 
-def generate(kernel: Kernel, facts: DeviceFacts, *, layout: Layout | None = None) -> TritonProgram:
+def generate(
+    kernel: Kernel, facts: DeviceFacts, *, layout: Layout | None = None, clamped: bool = False
+) -> TritonProgram:
     """Triton functions for a kernel.
 
     Args: `kernel`, the record of scheduling; `facts` of the device; `layout` overrides the heuristics (its dims must
-    be those
-    of `plan`). Raises `TypeError` for dtypes or ops without Triton text, `ValueError` for records that break the
-    contract.
+    be those of `plan`); `clamped`: an index out of range means the nearest element, for runs on made-up data. Raises
+    `TypeError` for dtypes or ops without Triton text, `ValueError` for records that break the contract.
     """
     if kernel.columns is not None:
-        return _with_columns(kernel, facts, layout)
-    context = make_context(kernel)
+        return _with_columns(kernel, facts, layout, clamped)
+    context = make_context(kernel, clamped)
     layout = layout or plan(kernel, facts, context.stages)
     if layout.walk == PERSISTENT:
         made = [_whole(context, layout)]
@@ -77,17 +78,17 @@ def generate(kernel: Kernel, facts: DeviceFacts, *, layout: Layout | None = None
     return _program(kernel, context, made)
 
 
-def _with_columns(kernel: Kernel, facts: DeviceFacts, layout: Layout | None) -> TritonProgram:
+def _with_columns(kernel: Kernel, facts: DeviceFacts, layout: Layout | None, clamped: bool) -> TritonProgram:
     """Row kernel and column sums in two functions."""
     assert kernel.columns is not None
     rows = columns.with_exchanged_axes(kernel)
-    context = make_context(rows)
+    context = make_context(rows, clamped)
     layout = layout or columns.row_layout(rows, facts)
     own = len(kernel.stages)
     sums = columns.sums_of(context.stages[own:])
     roots = _all_roots(context.stages[:own])
     writer, names = columns.write_rows(context, layout, sums, roots, int(kernel.reduction[0]))
-    below = make_context(kernel.columns)
+    below = make_context(kernel.columns, clamped)
     below.parameters, below.workspaces = context.parameters, context.workspaces
     found = columns.sums_of(below.stages)
     wanted = wanted_locals(below.definitions)
@@ -97,12 +98,12 @@ def _with_columns(kernel: Kernel, facts: DeviceFacts, layout: Layout | None) -> 
     return _program(kernel, context, [_Made(writer, layout, "_rows"), join])
 
 
-def make_context(kernel: Kernel) -> KernelContext:
+def make_context(kernel: Kernel, clamped: bool = False) -> KernelContext:
     """Recorded stages and names of a kernel."""
     stages = analyse(kernel)
     buffers = {a.name: a.dtype for a in (*kernel.inputs, *kernel.outputs)}
     sizes = [str(s) for s in kernel.sizes]
-    context = KernelContext(kernel.name, stages, local_definitions(stages), buffers, sizes)
+    context = KernelContext(kernel.name, stages, local_definitions(stages), buffers, sizes, clamped=clamped)
     context.axes = (*loop_variables("i", len(kernel.outer)), *loop_variables("r", len(kernel.reduction)))
     context.row_major = _row_major(kernel)
     context.parameters = _parameter_names(kernel, sizes)

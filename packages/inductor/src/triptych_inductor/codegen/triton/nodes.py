@@ -159,7 +159,10 @@ class NodeWriter(Writer):
         if wraps(check):
             text = f"tl.where({value.name} < 0, {value.name} + {extent}, {value.name})"
             wrapped = self.assign(text, torch.int64, value.dims, value.place)
-        if check:
+        if check and self.context.clamped:
+            text = f"tl.maximum(tl.minimum({wrapped.name}, {extent} - 1), 0)"
+            wrapped = self.assign(text, torch.int64, value.dims, value.place)
+        elif check:
             self.checked = True
             inside = f"({wrapped.name} >= 0) & ({wrapped.name} < {extent})"
             masks = self.mask(value.dims)

@@ -47,6 +47,7 @@ class KernelContext:
     axes: tuple[sympy.Symbol, ...] = ()  # loop variables of all axes
     row_major: Any = 0  # position in the row-major order of the reduction axes
     parameters: dict[str, str] = field(default_factory=dict)  # names in the text: the same for equal kernels
+    clamped: bool = False  # indices are brought into their range, not checked
 
     def rising(self, dim: TileDim) -> bool:
         """Whether the row-major position of reduction points grows along a tile dimension."""

@@ -1,8 +1,8 @@
 """Autotuning of generated kernels: candidates are built in parallel, timed on the device, and the choice is kept.
 
 A choice is a record of the store under what determines it: the kernel's text under its own heuristics, the candidates,
-the device, the versions. Kernels that raise for bad indices are left as they are (made-up data would stop the device),
-and so are kernels of symbolic sizes.
+the device, the versions. Kernels that raise for bad indices are timed in a form that brings indices into their range
+instead, so that made-up data cannot stop the device. Symbolic sizes have their typical values.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from triptych_inductor.codegen.triton.candidates import candidates
 from triptych_inductor.codegen.triton.devices import DeviceFacts
 from triptych_inductor.codegen.triton.generate import generate
 from triptych_inductor.codegen.triton.records import TritonProgram
+from triptych_inductor.codegen.triton.tiles import HINT
+from triptych_inductor.ir.extents import hint
 from triptych_inductor.loops.kernel import Kernel
 
 log = logging.getLogger(__name__)
 _WORTH = 0.97  # a candidate must take less than this share of the heuristics' time
 _LARGEST = 0.4  # share of the free memory that made-up arguments may take
 
-Timer = Callable[[TritonProgram, Sequence[DeviceBinary], Sequence[torch.Tensor]], float]
+Timer = Callable[[TritonProgram, Sequence[DeviceBinary], Sequence[Any]], float]  # arguments: tensors, then sizes
 
 
 @dataclass(frozen=True)
@@ -96,27 +98,21 @@ class Tuner:
         """Each kernel's program under the best layout, and what was tried (kernels with one candidate left out)."""
         programs, choices = [], []
         for number, kernel in enumerate(kernels):
-            tried = self._tried(kernel)
-            if len(tried) == 1:
-                programs.append(tried[0])
+            layouts = candidates(kernel, self.facts)
+            if len(layouts) == 1:
+                programs.append(generate(kernel, self.facts))
                 continue
+            tried = [generate(kernel, self.facts, layout=layout, clamped=True) for layout in layouts]
             choice = self._stored(kernel, tried) or self._measured(kernel, tried)
             self._say(number + 1, len(kernels), choice)
-            programs.append(tried[choice.chosen])
+            programs.append(generate(kernel, self.facts, layout=layouts[choice.chosen]))
             choices.append(choice)
         if choices:
             self._say(len(kernels), len(kernels), None)
         return programs, choices
 
-    def _tried(self, kernel: Kernel) -> list[TritonProgram]:
-        layouts = candidates(kernel, self.facts)
-        first = generate(kernel, self.facts)
-        if any(f.checked for f in first.functions) or kernel.sizes:
-            return [first]
-        return [first, *[generate(kernel, self.facts, layout=layout) for layout in layouts[1:]]]
-
     def _key(self, kernel: Kernel, tried: Sequence[TritonProgram]) -> str:
-        extents = [str(a.numel) for a in (*kernel.inputs, *kernel.outputs)]
+        extents = [str(a.numel) for a in (*kernel.inputs, *kernel.outputs)] + [str(typical_sizes(kernel))]
         texts = [canonical_source(f) for f in tried[0].functions] + ["|".join(p.notes) for p in tried]
         return digest("tuning", triton_version(), torch.__version__, repr(self.facts), *extents, *texts)
 
@@ -153,7 +149,7 @@ class Tuner:
                 found.append(None)
         return found
 
-    def _timed(self, program: TritonProgram, built: list[DeviceBinary], arguments: list[torch.Tensor]) -> float | None:
+    def _timed(self, program: TritonProgram, built: list[DeviceBinary], arguments: list[Any]) -> float | None:
         try:
             return self.timer(program, built, arguments)
         except RuntimeError as error:  # more shared memory or registers than the device has
@@ -179,20 +175,33 @@ def show_progress(text: str) -> None:
         log.info(text)
 
 
-def made_up_arguments(kernel: Kernel, index: int) -> list[torch.Tensor] | None:
-    """Zeros for a kernel's buffers on a device; None where they would take too much of its memory."""
-    device = torch.device("cuda", index)
+def typical_sizes(kernel: Kernel) -> list[int]:
+    """Values for a kernel's size arguments."""
+    return list(kernel.typical) if len(kernel.typical) == len(kernel.sizes) else [HINT] * len(kernel.sizes)
+
+
+def free_memory(index: int) -> int:
+    """Free bytes of a device."""
+    return torch.cuda.mem_get_info(index)[0]
+
+
+def made_up_arguments(kernel: Kernel, index: int) -> list[Any] | None:
+    """Zeros for a kernel's buffers on a device, and its sizes; None where they would take too much of its memory."""
+    device = torch.device(kernel.device.type, index)
+    sizes = typical_sizes(kernel)
+    known = dict(zip(kernel.sizes, sizes, strict=True))
     buffers = {a.name: a for a in (*kernel.inputs, *kernel.outputs)}
-    needed = sum(int(a.numel) * a.dtype.itemsize for a in buffers.values())
-    if needed > _LARGEST * torch.cuda.mem_get_info(index)[0]:
+    numels = {name: hint(a.numel, known) for name, a in buffers.items()}
+    needed = sum(numels[name] * a.dtype.itemsize for name, a in buffers.items())
+    if needed > _LARGEST * free_memory(index):
         return None
-    return [torch.zeros(int(a.numel), dtype=a.dtype, device=device) for a in buffers.values()]
+    return [torch.zeros(numels[n], dtype=a.dtype, device=device) for n, a in buffers.items()] + sizes
 
 
 def device_timer(load: Callable[[TritonProgram, Sequence[DeviceBinary]], Callable[..., None]]) -> Timer:
     """A timer by events of the device: the median of several launches, more of them where they are short."""
 
-    def seconds(program: TritonProgram, built: Sequence[DeviceBinary], arguments: Sequence[torch.Tensor]) -> float:
+    def seconds(program: TritonProgram, built: Sequence[DeviceBinary], arguments: Sequence[Any]) -> float:
         call = load(program, built)
         call(*arguments)
         torch.cuda.synchronize()
@@ -204,7 +213,7 @@ def device_timer(load: Callable[[TritonProgram, Sequence[DeviceBinary]], Callabl
     return seconds
 
 
-def _launch_time(call: Callable[..., None], arguments: Sequence[torch.Tensor], launches: int) -> float:
+def _launch_time(call: Callable[..., None], arguments: Sequence[Any], launches: int) -> float:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(launches):
