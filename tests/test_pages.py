@@ -1,5 +1,6 @@
 """Pages that are written from tables are up to date, and the migration page has every name."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -31,7 +32,22 @@ def test_the_migration_page_has_every_name_of_torch_compiler():
     assert all(hasattr(compiler, name) for name in wanted)
 
 
+def test_the_migration_page_has_every_setting_of_torch_compiler():
+    import torch.compiler.config  # noqa: PLC0415
+
+    assert set(torch.compiler.config._config) <= first_cells()
+
+
+@pytest.mark.slow
+def test_the_migration_page_has_every_name_of_torch_dynamo():
+    import torch._dynamo  # noqa: PLC0415  (the peer, for its list of names)
+
+    assert set(torch._dynamo.__all__) <= first_cells()
+
+
 def test_the_migration_page_has_every_argument_of_compile():
+    wanted = set(inspect.signature(torch.compile).parameters)
+    assert wanted <= first_cells()
     peer = {"model", "fullgraph", "dynamic", "backend", "mode", "options", "name", "disable", "recompile_limit"}
     assert peer | {"isolate_recompiles", "shapes_spec", "dynamic_shapes"} <= first_cells()
     ours = set(Keywords.__annotations__) - {"on_error", "on_recompile_limit"}
