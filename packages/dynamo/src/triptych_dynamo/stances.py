@@ -47,20 +47,59 @@ DEFAULT = Stance()
 DIRECT, UNGUARDED, ANEW = 1, 2, 3  # modes of `CompiledCallable.direct`
 
 
+@dataclass(eq=False)
+class _Setting:
+    """One call of `set_stance`. entered: it is a `with` block's. replaced: the setting that it took the place of."""
+
+    stance: Stance
+    thread: int
+    entered: bool = False
+    replaced: _Setting | None = None
+
+
 class _Current:
-    """The process's stance."""
+    """The process's stance: the last setting that holds. Blocks of several threads may end in any order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._settings: list[_Setting] = []
         self.stance = DEFAULT
         self.agree: Callable[[bool], bool] | None = None
 
-    def swap(self, stance: Stance) -> Stance:
-        """Set the stance, give the one before."""
+    def set(self, stance: Stance, *, entered: bool = False) -> _Setting:
+        """A stance holds from now on."""
+        made = _Setting(stance, threading.get_ident(), entered)
         with self._lock:
-            before, self.stance = self.stance, stance
-            self._set_router()
-            return before
+            last = self._settings[-1] if self._settings else None
+            if last is not None and not last.entered and last.thread == made.thread:
+                last.replaced = None
+                made.replaced = self._settings.pop()
+            self._settings.append(made)
+            self._update()
+        return made
+
+    def enter(self, setting: _Setting) -> _Setting:
+        """A block begins with a setting that was made for it; a later block with the same one makes another."""
+        with self._lock:
+            if setting in self._settings and not setting.entered:
+                setting.entered = True
+                return setting
+        return self.set(setting.stance, entered=True)
+
+    def end(self, setting: _Setting) -> None:
+        """A block ends: what was set in it, without a block of its own, ends too."""
+        with self._lock:
+            if setting not in self._settings:
+                return
+            at = self._settings.index(setting)
+            before, after = self._settings[:at], self._settings[at + 1 :]
+            kept = [later for later in after if later.entered or later.thread != setting.thread]
+            self._settings = [*before, *([setting.replaced] if setting.replaced else ()), *kept]
+            self._update()
+
+    def _update(self) -> None:
+        self.stance = self._settings[-1].stance if self._settings else DEFAULT
+        self._set_router()
 
     def swap_agreement(self, agree: Callable[[bool], bool] | None) -> Callable[[bool], bool] | None:
         """Set what processes decide with, give what was set before."""
@@ -121,26 +160,26 @@ class set_stance:  # noqa: N801  (called like a function)
         if stance == "aot_eager_then_compile" and first_backend is None:
             raise StanceError("stance 'aot_eager_then_compile' needs first_backend (triptych.compiler gives it)")
         self.stance = Stance(stance, skip_guard_eval_unsafe, force_backend, first_backend)
-        self._before = [_current.swap(self.stance)]
+        self._setting = _current.set(self.stance)
+        self._entered: list[_Setting] = []
 
     def __enter__(self) -> None:
-        if _current.stance is not self.stance:
-            self._before.append(_current.swap(self.stance))
+        self._entered.append(_current.enter(self._setting))
 
     def __exit__(self, *exception: object) -> None:
-        _current.swap(self._before.pop())
+        _current.end(self._entered.pop())
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Decorate `fn`: the stance holds while it runs, and not before."""
-        _current.swap(self._before.pop())
+        _current.end(self._setting)
 
         @functools.wraps(fn)
         def run(*args: Any, **kwargs: Any) -> Any:
-            before = _current.swap(self.stance)
+            setting = _current.set(self.stance, entered=True)
             try:
                 return fn(*args, **kwargs)
             finally:
-                _current.swap(before)
+                _current.end(setting)
 
         return run
 
