@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from table import construct
-from torch._higher_order_ops.associative_scan import associative_scan
+from torch._higher_order_ops.associative_scan import associative_scan, associative_scan_op
 from torch._higher_order_ops.map import map as control_map
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
@@ -103,6 +103,18 @@ def reversed_scan(x):
 def associative_scans(x):
     first = associative_scan(torch.add, x, dim=0, combine_mode="generic")
     return first, associative_scan(lambda a, b: a * b, x, dim=1, combine_mode="generic", reverse=True)
+
+
+def _linear(a, b, c, d, k):
+    return [a * c, b * c + d * k]
+
+
+@construct(torch.linspace(0.5, 1.5, 14).reshape(7, 2))
+def associative_scans_of_elements(x):
+    """What is left of `combine_mode="pointwise"` below its check that everything lies on a GPU."""
+    k = x.sum() * 0 + 2
+    (one,) = associative_scan_op(lambda a, b: [torch.maximum(a, b)], [x[:1]], ())
+    return one, associative_scan_op(_linear, [x, x.flip(0)], (k,)), associative_scan_op(_linear, [x[:2], x[2:4]], (k,))
 
 
 @construct(X)

@@ -13,6 +13,7 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
 
+from triptych_dynamo.polyfills import scans
 from triptych_dynamo.sources import Source
 from triptych_dynamo.trace.subgraphs import Body, attach, build, trace_body
 from triptych_dynamo.values import iterators
@@ -286,6 +287,15 @@ def _map(tx: Frame, operator: Any, function: Value, xs: Value, additional: Value
     results = fresh_like(tx, [node.meta["val"] for node in body.outputs], length)
     with_history = _with_history(tx, results, sliced, outside)
     return rebuilt(tx, body.result, record(tx, operator, (module, _nodes(sliced), tuple(outside)), with_history))
+
+
+@higher_order("associative_scan")
+def _associative_scan(
+    tx: Frame, operator: Any, combine: Value, xs: Value, additional_inputs: Value | None = None
+) -> Value:
+    """Level by level, over the first dimension, as torch's own operator does it without a compiler."""
+    extra = [] if additional_inputs is None else iterators.items_of(tx, additional_inputs)
+    return tx.call(tx.wrap(scans.associative_scan, None), [combine, xs, tx.trace.make_sequence(tuple, extra)])
 
 
 def _nodes(values: list[Value]) -> tuple[fx.Node, ...]:
