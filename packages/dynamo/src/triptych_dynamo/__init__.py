@@ -12,7 +12,9 @@ from triptych_dynamo.__about__ import __version__ as __version__
 
 _EXPORTS: dict[str, tuple[str, ...]] = {
     "triptych_dynamo.api": ("optimize", "region_of", "reset"),
+    "triptych_dynamo.trace_time": ("ComptimeContext", "ComptimeVar", "comptime"),
     "triptych_dynamo.steering": (
+        *("disallow_in_graph", "forbid_in_graph", "step_unsupported"),
         *("allow_in_graph", "assume_constant_result", "disable", "graph_break", "is_compiling"),
         *("error_on_graph_break", "is_exporting", "nested_compile_region", "nonstrict_trace", "skip_frame"),
         "substitute_in_graph",
@@ -39,6 +41,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "StanceError",
         "StaticSizesWarning",
         "TracerFault",
+        "TraceTimeError",
         "Unsupported",
     ),
     "triptych_dynamo.guards.facts": ("Guard",),

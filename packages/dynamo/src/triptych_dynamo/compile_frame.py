@@ -11,7 +11,7 @@ import contextlib
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from triptych_dynamo.errors import (
     RestartTrace,
     TracedException,
     TracerFault,
+    TraceTimeError,
     Unsupported,
 )
 from triptych_dynamo.interpreter.entry import Entry
@@ -203,6 +204,8 @@ class FrameCompiler:
         root = cut.frames[0]
 
         def resume(frame: Frame, layout: Layout, awaits: bool) -> list[Instruction]:
+            if cut.reason.rest_is_plain and frame is cut.frames[-1]:
+                layout = replace(layout, plain=True)
             return self.resume(frame, layout, awaits, frame is root and attempt.layout.is_start)
 
         ending = Cut(cut.frames, shape, resume, self.own_code)
@@ -239,7 +242,7 @@ def _run_guarded(frame: Frame) -> tuple[Value | None, CutHere | None]:
     trace = frame.trace
     try:
         return _run(frame)
-    except (TracedException, Unsupported, RestartTrace, ConstraintViolationError):
+    except (TracedException, Unsupported, RestartTrace, ConstraintViolationError, TraceTimeError):
         raise
     except RecursionError as error:
         raise Unsupported("recursion", "the tracer ran out of stack") from error

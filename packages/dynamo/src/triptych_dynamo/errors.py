@@ -35,7 +35,10 @@ class Unsupported(Exception):
         user_stack: the traced calls, outermost first, as 'file:line in function'.
         level: the frame of a cut that cannot be written, counted from the root; None elsewhere.
         step: the step of the root before which the graph has to end; 0: where this was raised.
+        rest_is_plain: the rest of the frame is not to be compiled.
     """
+
+    rest_is_plain = False
 
     def __init__(self, kind: str, text: str, hint: str = "") -> None:
         self.kind: BreakKind = BREAKS[kind]
@@ -101,6 +104,10 @@ class UserProgramError(Exception):
     """The traced program raises out of its root frame: the original must run eagerly so that the true exception
     surfaces.
     """
+
+
+class TraceTimeError(RuntimeError):
+    """Code that the program gave to `comptime` failed; the cause is what it raised."""
 
 
 class TracerFault(RuntimeError):

@@ -146,6 +146,8 @@ class CompiledRegion:
         if skip_reason(function):
             return Entry(compile_guards([], function.__code__), function.__code__, (), True, None)
         layout = self._layouts.get(function.__code__) or Layout(function.__code__, 0)
+        if layout.plain:
+            return Entry(compile_guards([], function.__code__), function.__code__, (), True, None)
         state = self._states.setdefault(layout, FrameState())
         named = dict(zip(parameters_of(function.__code__), arguments, strict=True))
         reason = recompile_reason(state, named, function)

@@ -35,8 +35,15 @@ def graph_break(message: str = "") -> None:
     """End the graph here. Does nothing when the program runs uncompiled."""
 
 
+def step_unsupported(message: str = "") -> None:
+    """End the graph here and let the rest of this function run as it is, as well as that of the functions that wait
+    for it; what they call from then on is compiled. Does nothing when the program runs uncompiled.
+    """
+
+
 mark(is_compiling, "is_compiling")
 mark(graph_break, "graph_break")
+mark(step_unsupported, "step_unsupported")
 
 
 def allow_in_graph(fn: Any) -> Any:
@@ -48,6 +55,29 @@ def allow_in_graph(fn: Any) -> Any:
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(item) for item in fn]
     mark(fn, "in_graph")
+    return fn
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Keep calls of `fn` out of graphs: a trace breaks before one, and it runs as it is. Gives `fn` back.
+
+    Args:
+        fn: a function of the program, of torch or written in C, or a list of such functions.
+    """
+    return _keep_out(fn, "forbidden", "is kept out of graphs by disallow_in_graph")
+
+
+def forbid_in_graph(fn: Any) -> Any:
+    """A call of `fn` in a trace is a `GraphBreakError`, also where graph breaks are not errors. Gives `fn` back."""
+    return _keep_out(fn, "never", "is forbidden in compiled code by forbid_in_graph")
+
+
+def _keep_out(fn: Any, meaning: str, text: str) -> Any:
+    if isinstance(fn, (list, tuple)):
+        return [_keep_out(item, meaning, text) for item in fn]
+    if not callable(fn):
+        raise TypeError(f"a function is expected, not {fn!r}")
+    mark(fn, meaning, f"{getattr(fn, '__qualname__', fn)} {text}")
     return fn
 
 

@@ -13,6 +13,7 @@ _CAPTURE = (
     *("allow_in_graph", "assume_constant_result", "disable", "graph_break", "is_compiling", "is_exporting"),
     *("mark_dynamic", "mark_static", "maybe_mark_dynamic", "nonstrict_trace", "reset", "substitute_in_graph"),
     *("error_on_graph_break", "mark_static_address", "mark_unbacked", "skip_frame"),
+    *("comptime", "disallow_in_graph", "forbid_in_graph", "step_unsupported"),
     *("keep_portable_guards_unsafe", "keep_tensor_guards_unsafe", "skip_all_guards_unsafe"),
     *("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe"),
     "skip_guard_on_inbuilt_nn_modules_unsafe",

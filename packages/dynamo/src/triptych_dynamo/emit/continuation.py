@@ -51,6 +51,7 @@ class Layout:
         stack: what each stack slot holds.
         names: locals that are set, in the order of the parameters behind the stack items.
         awaits: the rest of the callee's frame, or None.
+        plain: it runs as it is.
     """
 
     origin: CodeType
@@ -58,6 +59,7 @@ class Layout:
     stack: tuple[Slot, ...] = ()
     names: tuple[str, ...] = ()
     awaits: Layout | None = None
+    plain: bool = False
 
     @property
     def parameters(self) -> tuple[str, ...]:

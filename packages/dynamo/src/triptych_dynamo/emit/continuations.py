@@ -97,9 +97,13 @@ class AwaitedPlace:
         awaited = rest.layout if type(rest) is Resume else None
         layout = self._known.get(id(awaited))
         if layout is None:
-            layout = self.layout.behind() if awaited is None else replace(self.layout, awaits=awaited)
+            layout = self.layout.behind() if awaited is None else self._awaiting(awaited)
             layout = self._known[id(awaited)] = self.owner.of(layout).layout
         if not cells:
             return Resume(layout, self.owner.target(layout, self.namespace), args)
         code = self.owner.of(layout).code
         return Resume(layout, FunctionType(code, self.namespace, code.co_name, None, cells), args)
+
+    def _awaiting(self, awaited: Layout) -> Layout:
+        """This place with the rest of the callee; where that is not to be compiled, neither is what waits for it."""
+        return replace(self.layout, awaits=awaited, plain=awaited.plain)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo._eval_frame import CompiledCallable, Unhooked
+from triptych_dynamo.errors import RestartTrace, TracedException, TraceTimeError, Unsupported
 from triptych_dynamo.sources import AttrSource
 from triptych_dynamo.trace.regions import RegionCall, traced
 from triptych_dynamo.values.base import NotConstant, Value
@@ -96,6 +97,30 @@ def _run_forbidden(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: 
     return tx.unsupported("disabled", payload)
 
 
+def _run_comptime(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    from triptych_dynamo.trace_time import ComptimeContext  # noqa: PLC0415  # loaded: the program called it
+
+    try:
+        payload(ComptimeContext(tx), tx, *args, **kwargs)
+    except (Unsupported, RestartTrace, TracedException):
+        raise
+    except Exception as error:
+        raise TraceTimeError(f"{type(error).__name__} in code that runs while tracing: {error}") from error
+    return ConstantValue(None)
+
+
+def _run_never(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    tx.trace.breaks_are_errors = True
+    return tx.unsupported("disabled", payload)
+
+
+def _run_step_unsupported(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    text = [str(arg.as_constant()) for arg in [*args, *kwargs.values()]]
+    error = Unsupported("explicit", " ".join(text) or "step_unsupported()")
+    error.rest_is_plain = True
+    raise error
+
+
 _MEANINGS: dict[str, Callable[..., Value]] = {
     "is_compiling": _run_is_compiling,
     "graph_break": _run_graph_break,
@@ -105,6 +130,9 @@ _MEANINGS: dict[str, Callable[..., Value]] = {
     "is_exporting": _run_is_exporting,
     "nonstrict": _run_nonstrict,
     "forbidden": _run_forbidden,
+    "never": _run_never,
+    "step_unsupported": _run_step_unsupported,
+    "comptime": _run_comptime,
 }
 
 
