@@ -62,6 +62,7 @@ __all__ = [
     "FakeTensorMode",
     "fresh_symbols",
     "function_mode_count",
+    "has_kernel",
     "is_fake",
     "is_symbolic_tracing",
     "load_batching_rules",
@@ -391,6 +392,14 @@ def tensor_version(tensor: torch.Tensor) -> int:
 
 
 TensorBase: Any = torch._C.TensorBase  # the class in C whose objects hold the tensor's pointer
+
+
+def has_kernel(operator: str, key: str) -> bool:
+    """Whether an operator (its qualified name) has a kernel of its own for a dispatch key."""
+    try:
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
+    except RuntimeError:  # an overload that only TorchScript has
+        return False
 
 
 def dispatch_keys(tensor: torch.Tensor) -> int:

@@ -56,11 +56,13 @@ def relax_autograd(trace: Trace) -> None:
         return
     if trace.graph.grad_enabled and any(map(_requires_grad, nodes)):
         return
-    keys = -1 if trace.graph.mutated_inputs() else ~inference_keys()
+    written = bool(trace.graph.mutated_inputs())
+    keys = -1 if written else ~inference_keys()
     inputs = set(trace.graph.inputs.values())
+    free = ("grad_mode",) if written else ("grad_mode", "inference_mode")
     tensors = []
     for key, guard in list(trace.guards.items()):
-        if guard.kind == "mode" and guard.value[0] == "grad_mode":
+        if guard.kind == "mode" and guard.value[0] in free:
             del trace.guards[key]
         elif guard.kind == "tensor":
             if guard.source in inputs:  # others were read, but nothing is computed from them

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from triptych_dynamo._torch_compat import CANNOT_FAKE, enable_python_dispatcher, tensor_version
+from triptych_dynamo.trace.mode_facts import note_modes
 from triptych_dynamo.trace.purity import has_effect
 from triptych_dynamo.trace.regions import outlined
 from triptych_dynamo.values.base import Value
@@ -139,6 +140,7 @@ class GraphBuilder:
         """The graph that returns `outputs` as a tuple, without dead nodes; None when nothing is left to run."""
         output = self.graph.output(tuple(outputs))
         output.meta["val"] = tuple(node.meta["val"] for node in outputs)
+        note_modes(self.trace)
         self.remove_dead_nodes()
         if all(node.op in ("placeholder", "output") for node in self.graph.nodes) and not outputs:
             return None

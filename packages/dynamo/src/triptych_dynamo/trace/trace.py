@@ -28,6 +28,7 @@ from triptych_dynamo.trace.function_modes import FunctionModes
 from triptych_dynamo.trace.graph import GraphBuilder
 from triptych_dynamo.trace.inputs import Inputs
 from triptych_dynamo.trace.memory_facts import guard_apart, guard_memory
+from triptych_dynamo.trace.mode_facts import relax_modes
 from triptych_dynamo.trace.plan import Plan, first_of_call
 from triptych_dynamo.trace.scopes import GlobalScope
 from triptych_dynamo.trace.shapes import Shapes
@@ -88,6 +89,7 @@ class Trace:
         self.logs_lines = _SOURCE_LINES.isEnabledFor(logging.INFO)
         self._logged_line = ""
         self.failure: tuple[BaseException, list[Frame]] | None = None  # the last graph break, and the frames at it
+        self.modes_read: set[str] = set()  # modes that it depends on; "autocast": the program asked
         self.autograd_read = False  # the program asked what gradients a tensor or the mode has
         self.undo: list[tuple[Callable[[Any], Any], Any]] = []  # (setter, value before) of switches set while tracing
         self.held: list[dict[str, Any]] = []  # parameters' objects by name, emptied at the end
@@ -289,6 +291,7 @@ class Trace:
         self.unbacked.before_node(finished=True)
         self.shapes.add_guards(self)
         relax_autograd(self)
+        relax_modes(self)
         self._guard_distinct()
         guard_memory(self)
 

@@ -215,6 +215,8 @@ def _object(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
 
 def _fact(cls: Any) -> None:
     def construct(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
+        if not args and not kwargs:
+            tx.trace.modes_read.add("default_dtype")  # `torch.finfo()` is about it
         return call_pure(tx, cls, args, kwargs)
 
     constructs(cls)(construct)

@@ -75,7 +75,7 @@ _QUESTIONS = torch_names(
 
 
 # Of these the answer can change between calls: by the name of a mode that guards know, or None for a question that the
-# guard asks again. (Gradients, inference mode, autocast and the default type are guarded in every trace.)
+# guard asks again. (Gradients, inference mode, autocast, default dtype: guarded where a trace depends on them.)
 _CHANGEABLE: dict[str, str | None] = {
     "get_default_device": "default_device",
     "are_deterministic_algorithms_enabled": "deterministic",
@@ -109,6 +109,8 @@ class SameAnswer:
 def _guard_answer(tx: Frame, function: Any, arguments: list[Value], answer: Value) -> None:
     name = function.__name__
     tx.trace.autograd_read |= name in _ABOUT_GRADIENTS
+    if "autocast" in name or "default_dtype" in name:
+        tx.trace.modes_read.add("autocast" if "autocast" in name else "default_dtype")
     changeable = name in _CHANGEABLE or name.startswith(_CHANGEABLE_STEMS) or name.endswith("_sdp_enabled")
     if not changeable or tx.trace.undo or not answer.is_constant():
         return
@@ -217,6 +219,7 @@ _SWITCHES: tuple[tuple[str, str], ...] = (
 def _switch(setter: Any, getter: Any) -> None:
     def switch(tx: Frame, wanted: Value, /) -> Value:
         before = getter()
+        tx.trace.modes_read |= {"default_dtype"} if getter is torch.get_default_dtype else set()
         tx.trace.undo.append((setter, before))
         setter(wanted.as_constant())
         node = tx.trace.graph.graph.call_function(setter, (wanted.as_constant(),))
