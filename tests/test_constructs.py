@@ -12,7 +12,18 @@ from observe import Seen, assert_same_outcome  # noqa: E402
 from table import load_rows  # noqa: E402
 
 # What differs by stage is run whole; of the families that are Python alone, every third row.
-STAGED = ("autograd", "hooks", "hops", "numpy", "torch", "libraries", "operations", "transforms", "over_breaks")
+STAGED = (
+    "autograd",
+    "hooks",
+    "checkpoints",
+    "hops",
+    "numpy",
+    "torch",
+    "libraries",
+    "operations",
+    "transforms",
+    "over_breaks",
+)
 ROWS = [row for n, row in enumerate(load_rows()) if n % 3 == 0 or row.family.removeprefix("family_") in STAGED]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -84,6 +85,9 @@ __all__ = [
     "runtime_checks",
     "saved_tensor_hook_stack",
     "saved_tensor_hook_switches",
+    "saved_tensor_hooks_message",
+    "saved_tensor_hooks_active",
+    "set_saved_tensor_hooks_message",
     "set_grad_enabled",
     "ShapeEnv",
     "statically_known_true",
@@ -101,6 +105,7 @@ __all__ = [
     "transform_level",
     "transform_wraps",
     "unpack_dual",
+    "without_saved_tensor_hooks",
     "written_expression",
 ]
 
@@ -149,6 +154,32 @@ saved_tensor_hook_stack: tuple[Any, ...] = (
     torch._C._autograd._push_saved_tensors_default_hooks,
     torch._C._autograd._pop_saved_tensors_default_hooks,
 )
+saved_tensor_hooks_message = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message
+
+
+def set_saved_tensor_hooks_message(message: str | None) -> None:
+    """Forbid hooks on saved tensors with this text, or allow them."""
+    if message is None:
+        torch._C._autograd._saved_tensors_hooks_enable()
+    else:
+        torch._C._autograd._saved_tensors_hooks_disable(message)
+
+
+def saved_tensor_hooks_active() -> bool:
+    """Whether hooks on saved tensors are installed around the caller."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+@contextlib.contextmanager
+def without_saved_tensor_hooks() -> Iterator[None]:
+    """Tensors that are saved in the block are not shown to hooks."""
+    before = torch._C._autograd._saved_tensors_hooks_set_tracing(True)
+    try:
+        yield
+    finally:
+        torch._C._autograd._saved_tensors_hooks_set_tracing(before)
+
+
 enter_inference_mode = torch.autograd.grad_mode._enter_inference_mode
 exit_inference_mode = torch.autograd.grad_mode._exit_inference_mode
 enter_autocast = torch.amp.autocast_mode._enter_autocast

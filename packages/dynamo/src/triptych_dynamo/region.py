@@ -19,6 +19,7 @@ from torch import fx
 
 from triptych_dynamo import logs
 from triptych_dynamo._eval_frame import Entry
+from triptych_dynamo._torch_compat import saved_tensor_hooks_active
 from triptych_dynamo.compile_frame import CompiledFrame, FrameCompiler
 from triptych_dynamo.emit.continuation import Layout
 from triptych_dynamo.emit.continuations import Continuations
@@ -98,7 +99,12 @@ class CompiledRegion:
         """The callable itself has no entry for these arguments."""
         if function.__code__.co_flags & SUSPENDS:
             return None
-        return None if under_active_modes() else self._in_turn(function, arguments)
+        if under_active_modes():
+            return None
+        is_continuation = function.__code__ in self._layouts
+        if is_continuation and saved_tensor_hooks_active():
+            return None
+        return self._in_turn(function, arguments, under_the_hook=is_continuation)
 
     def observe(self, function: FunctionType, arguments: tuple[Any, ...]) -> None:
         """Note the sizes and numbers of a call that runs eagerly: what differs at the next call becomes symbolic."""
@@ -113,22 +119,26 @@ class CompiledRegion:
         is_continuation = code in self._layouts
         if not is_continuation and (self.options.fullgraph or code in self._own_codes or is_skipped(code)):
             return None
-        if under_active_modes():
+        if under_active_modes() or saved_tensor_hooks_active():
             return False
-        entry = self._in_turn(function, arguments)
+        entry = self._in_turn(function, arguments, under_the_hook=True)
         if entry is None:
             return False
         if not is_continuation and entry.info is not None and entry.info.is_empty:
             return None
         return entry
 
-    def _in_turn(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+    def _in_turn(
+        self, function: FunctionType, arguments: tuple[Any, ...], *, under_the_hook: bool = False
+    ) -> Entry | None:
         """The entry that another thread made while this one waited, if it fits; else a new one."""
         before = len(self._made)
         self._waiting += 1
         try:
             with self._lock:
-                return self._made_meanwhile(before, function, arguments) or self._entry(function, arguments)
+                return self._made_meanwhile(before, function, arguments) or self._entry(
+                    function, arguments, under_the_hook
+                )
         finally:
             self._waiting -= 1
             if not self._waiting:
@@ -142,7 +152,7 @@ class CompiledRegion:
                     return entry
         return None
 
-    def _entry(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
+    def _entry(self, function: FunctionType, arguments: tuple[Any, ...], under_the_hook: bool) -> Entry | None:
         if skip_reason(function):
             return Entry(compile_guards([], function.__code__), function.__code__, (), True, None)
         layout = self._layouts.get(function.__code__) or Layout(function.__code__, 0)
@@ -157,6 +167,8 @@ class CompiledRegion:
         result = self._compile(layout, function, named, state)
         if result.raises and not state.may_remember_error(self.options):
             return None
+        if under_the_hook:  # hooks on saved tensors that are installed in the callable would see what graphs save
+            result.guards.append(Guard("mode", None, ("saved_tensor_hooks", False)))
         result.guards = filtered(result.guards, self.options.guard_filter_fn, named, function)
         record = FrameRecord(
             f"{layout.origin.co_qualname}+{layout.position}",

@@ -31,6 +31,7 @@ from triptych_dynamo.emit.kept_objects import keep_in_cells
 from triptych_dynamo.emit.pops import BRANCH_EFFECTS, operands_of
 from triptych_dynamo.emit.trampoline import Resume
 from triptych_dynamo.interpreter.version import LOOP
+from triptych_dynamo.values.checkpoint import AloneValue, runs_alone
 from triptych_dynamo.values.null import HANDLING, NULL
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class FramePart:
         if not self.awaits:
             while self.instructions[self.last].opname in _PREFIXES:
                 self.last += 1
+        self._alone: dict[Value, Value] = {}
         self.kinds: tuple[Slot, ...] = tuple(_KINDS.get(value, Slot.OBJECT) for value in frame.stack)
         self.live = analysis.live_variables(self.instructions)
         hidden = set(frame.code.co_cellvars)
@@ -95,7 +97,14 @@ class FramePart:
     def stack_values(self) -> list[Value]:
         """Per slot the value that is carried over: of a HANDLING slot the exception that is being handled."""
         handled = iter(self.frame.handled)
-        return [next(handled) if value is HANDLING else value for value in self.frame.stack]
+        values = [next(handled) if value is HANDLING else value for value in self.frame.stack]
+        return [*values[: self.kept], *map(self._operand, values[self.kept :])]
+
+    def _operand(self, value: Value) -> Value:
+        """An operand of the breaking instruction as it is pushed."""
+        if not runs_alone(value):
+            return value
+        return self._alone.setdefault(value, AloneValue(value))
 
     @property
     def layout(self) -> Layout:

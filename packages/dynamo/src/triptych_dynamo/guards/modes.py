@@ -25,6 +25,7 @@ READERS: dict[str, Callable[[], Any]] = {
     "function_modes": _torch_compat.function_mode_count,
     "function_transforms": _torch_compat.transform_level,
     "float32_matmul_precision": torch.get_float32_matmul_precision,
+    "saved_tensor_hooks": _torch_compat.saved_tensor_hooks_active,
 }
 
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from triptych_dynamo._torch_compat import dispatch_mode_count, function_mode_count, transform_level
+from triptych_dynamo._torch_compat import (
+    dispatch_mode_count,
+    function_mode_count,
+    set_saved_tensor_hooks_message,
+    transform_level,
+    without_saved_tensor_hooks,
+)
 
 if TYPE_CHECKING:
     from triptych_dynamo.trace.trace import Trace
@@ -32,7 +38,10 @@ def under_active_modes() -> bool:
 
 
 # How code after the graph sets a mode that the program left changed.
-MODE_SETTERS: dict[str, Any] = {"grad_mode": torch._C._set_grad_enabled}
+MODE_SETTERS: dict[str, Any] = {
+    "grad_mode": torch._C._set_grad_enabled,
+    "saved_tensor_hooks_message": set_saved_tensor_hooks_message,
+}
 
 
 def read_modes() -> dict[str, Any]:
@@ -63,11 +72,14 @@ def write_modes(state: dict[str, Any]) -> None:
 
 @contextmanager
 def preserved_modes() -> Iterator[dict[str, Any]]:
-    """Give the modes at entry and restore them on the way out, whatever happens."""
+    """Give the modes at entry and restore them on the way out, whatever happens. Hooks on saved tensors do not see
+    those of the trace.
+    """
     state = read_modes()
     depth = torch._C._len_torch_dispatch_stack()
     try:
-        yield state
+        with without_saved_tensor_hooks():
+            yield state
     finally:
         write_modes(state)
         assert torch._C._len_torch_dispatch_stack() == depth

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from triptych_dynamo._torch_compat import saved_tensor_hooks_message
 from triptych_dynamo.errors import TracedException, Unsupported
 from triptych_dynamo.guards.facts import KINDS, Guard
 from triptych_dynamo.interpreter.frame import Frame
@@ -80,6 +81,7 @@ class Trace:
             tuple[Any, Any]
         ] = []  # (exit function, token) of the modes entered and not left, outermost first
         self.final_modes: dict[str, Any] = {}
+        self.saved_tensor_hooks_message = saved_tensor_hooks_message()  # why there may be none, where that is so
         self.number_inputs: dict[Source, SymbolicValue] = {}
         self.guards: dict[Any, Guard] = {}
         self.frames: list[Frame] = []
@@ -278,6 +280,8 @@ class Trace:
             self._close(torch._C._set_grad_enabled, (modes["grad_mode"],))
         else:
             del self.final_modes["grad_mode"]
+        if self.saved_tensor_hooks_message != saved_tensor_hooks_message():
+            self.final_modes["saved_tensor_hooks_message"] = self.saved_tensor_hooks_message
 
     def _close(self, function: Any, args: tuple[Any, ...]) -> None:
         node = self.graph.graph.call_function(function, args)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from triptych_dynamo._torch_compat import saved_tensor_hook_stack, transform_functions
+from triptych_dynamo._torch_compat import transform_functions
 from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.runtime_tensors import new_leaf
 from triptych_dynamo.values import iterators
@@ -242,15 +242,3 @@ def _parameter(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     assert isinstance(made, TensorValue)
     made.cls = torch.nn.Parameter
     return made
-
-
-# -- hooks of saved tensors --------------------------------------------------------------------------------------------
-def _saving_hooks(function: Any) -> None:
-    def push(tx: Frame, *args: Value) -> Value:
-        return tx.unsupported("backward", "hooks on the tensors that autograd saves")
-
-    builtin(function)(push)
-
-
-for _hooks in saved_tensor_hook_stack:
-    _saving_hooks(_hooks)

@@ -14,7 +14,6 @@ from triptych_dynamo._torch_compat import (
     exit_dual_level,
     load_batching_rules,
     make_dual,
-    saved_tensor_hook_switches,
     transform_forms,
     transform_gradient,
     transform_wraps,
@@ -141,11 +140,3 @@ def _load_decompositions(tx: Frame) -> Value:
 
 
 builtin(load_batching_rules)(_load_decompositions)
-
-
-@builtin(
-    *saved_tensor_hook_switches,
-)
-def _saved_tensor_hooks(tx: Frame, *args: Value) -> Value:
-    """The graph has no such hooks inside a transform."""
-    return none(tx)
