@@ -230,14 +230,19 @@ def test_wrap_numpy_eagerly():
 
 
 def test_hints_about_replays_are_taken_anywhere():
-    compiler.cudagraph_mark_step_begin()
-    compiler.cudagraph_mark_warmup_incomplete()
+    from triptych_inductor.runtime.cuda import steps  # noqa: PLC0415
 
     def fn(x):
         compiler.cudagraph_mark_step_begin()
-        return x + 1
+        y = x + 1
+        compiler.cudagraph_mark_warmup_incomplete()
+        return y
 
-    torch.testing.assert_close(triptych.compile(fn, backend="eager", fullgraph=True)(X), X + 1)
+    compiled = triptych.compile(fn, backend="eager", fullgraph=True)
+    for call in (fn, compiled, compiled):
+        before = steps.step()[1], steps.warmup()[1]
+        torch.testing.assert_close(call(X), X + 1)
+        assert (steps.step()[1], steps.warmup()[1]) == (before[0] + 1, before[1] + 1)
 
 
 # -- artifacts ---------------------------------------------------------------------------------------------------------

@@ -4,13 +4,14 @@ Python."""
 import contextlib
 import copy
 import ctypes
+import threading
 
 import numpy
 import pytest
 import torch
 import triptych_inductor
 from torch.fx.experimental.proxy_tensor import make_fx
-from triptych_inductor.runtime.cuda import replay
+from triptych_inductor.runtime.cuda import replay, steps
 from triptych_inductor.runtime.cuda.replay import Replay, ReplayFacts, replay_facts
 
 
@@ -272,6 +273,64 @@ def test_a_result_that_is_kept_too_is_copied_once(recording):
         result, kept = call([torch.full((3,), float(k))])
         assert result is kept and torch.equal(result, torch.full((3,), float(k)).exp())
     assert not any(r.loans.held for r in call.recordings.values())
+
+
+# -- what a program says about its steps -------------------------------------------------------------------------------
+def replays(call):
+    return [r.graph.replays for r in call.recordings.values() if r.graph is not None]
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_step_moves_out_what_earlier_steps_keep(recording, marked):
+    """A program that keeps its losses keeps all that their backward would read: it still replays one recording."""
+    forward, backward = pair(recording)
+    inputs, kept = [torch.full((3,), k / 5) for k in range(8)], []
+    for x in inputs:
+        if marked:
+            steps.mark_step_begin()
+        kept.append(forward([x])[1])
+    recorded = [r for r in forward.recordings.values() if r.graph is not None]
+    assert (len(recorded), sum(r.graph.replays for r in recorded)) == ((1, 7) if marked else (2, 2))
+    for x, value in zip(inputs, kept, strict=True):
+        assert torch.equal(value, x.sin())
+        assert torch.equal(backward([value, torch.ones(3)])[0], x.sin())
+
+
+def test_views_of_an_earlier_step_stay(recording):
+    forward, _ = pair(recording)
+    for k in range(3):
+        forward([torch.full((3,), float(k))])
+    view = forward([torch.full((3,), 0.5)])[1][1:]
+    for k in range(4):
+        steps.mark_step_begin()
+        assert torch.equal(forward([torch.full((3,), float(k))])[1], torch.full((3,), float(k)).sin())
+    assert torch.equal(view, torch.full((2,), 0.5).sin())
+
+
+def test_a_step_of_another_thread_moves_nothing(recording):
+    forward, _ = pair(recording)
+    for k in range(2):
+        forward([torch.full((3,), float(k))])
+    kept = forward([torch.ones(3)])[1]
+    address = kept.data_ptr()
+    thread = threading.Thread(target=lambda: (steps.mark_step_begin(), forward([torch.zeros(3)])))
+    thread.start()
+    thread.join()
+    assert kept.data_ptr() == address and torch.equal(kept, torch.ones(3).sin())
+
+
+def test_a_run_that_was_no_warm_up_is_not_the_last(recording):
+    call, x = recording(doubled), torch.ones(3)
+    for _ in range(3):
+        call([x])
+        steps.mark_warmup_incomplete()
+    assert not replays(call)
+    for _ in range(3):
+        assert torch.equal(call([x])[0], 2 * x)
+    assert replays(call) == [2]
+    steps.mark_warmup_incomplete()  # what is recorded stays
+    call([x])
+    assert replays(call) == [3]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from triptych_dynamo.sources import AttrSource
 from triptych_dynamo.trace.regions import RegionCall, traced
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.deferred import defer
 from triptych_dynamo.values.functions import FunctionValue, wrap_function
 from triptych_dynamo.values.nonstrict import call_nonstrict
 from triptych_dynamo.values.registry import wraps, wraps_marked
@@ -121,6 +122,11 @@ def _run_step_unsupported(tx: Frame, fn: Any, payload: Any, args: list[Value], k
     raise error
 
 
+def _run_hint(tx: Frame, fn: Any, payload: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Something said to the run time: it is said behind the graph, at each call."""
+    return defer(tx, tx.wrap(fn, None), args, kwargs)
+
+
 _MEANINGS: dict[str, Callable[..., Value]] = {
     "is_compiling": _run_is_compiling,
     "graph_break": _run_graph_break,
@@ -130,6 +136,7 @@ _MEANINGS: dict[str, Callable[..., Value]] = {
     "is_exporting": _run_is_exporting,
     "nonstrict": _run_nonstrict,
     "forbidden": _run_forbidden,
+    "hint": _run_hint,
     "never": _run_never,
     "step_unsupported": _run_step_unsupported,
     "comptime": _run_comptime,

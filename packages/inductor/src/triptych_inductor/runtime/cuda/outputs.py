@@ -7,6 +7,8 @@ not be replayed while one of them is alive, which `Loans` tells.
 
 from __future__ import annotations
 
+import weakref
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,6 +103,7 @@ class Loans:
 
     held: list[tuple[Any, int]] = field(default_factory=list)
     addresses: frozenset[int] = frozenset()
+    given: list[weakref.ref[torch.Tensor]] = field(default_factory=list)  # what the last replay lent
 
     @staticmethod
     def of(plan: Sequence[Output]) -> Loans:
@@ -113,6 +116,21 @@ class Loans:
     def out(self) -> bool:
         """Whether something that was lent is alive, or a view of it."""
         return any(storage_users(storage._cdata) > count for storage, count in self.held)
+
+    def note(self, plan: Sequence[Output], made: Sequence[Any]) -> None:
+        """These outputs were made of the plan."""
+        if self.held:
+            self.given = [weakref.ref(value) for item, value in zip(plan, made, strict=True) if item.lent]
+
+    def move_out(self) -> bool:
+        """Give what is alive memory of its own. False, and nothing is moved, where there are views of it."""
+        alive = [tensor for tensor in (ref() for ref in self.given) if tensor is not None]
+        users = Counter(tensor.untyped_storage()._cdata for tensor in alive)
+        if any(storage_users(s._cdata) > count + users[s._cdata] for s, count in self.held):
+            return False
+        for tensor in alive:
+            tensor.data = own_copy(tensor)
+        return True
 
 
 def own_copy(value: torch.Tensor) -> torch.Tensor:

@@ -5,8 +5,8 @@ address twice is read there, and the address is checked at each call; any other 
 Outputs are copied out, so that no later call overwrites what a caller keeps; an output that is an input, or a view of
 one, is given as such. Outputs that a forward keeps for its backward are lent (`outputs.py`): the backward reads them
 where they lie. While any of them is alive, the next call takes a recording with memory of its own, and beyond the
-second runs as it is. What cannot be recorded runs as it is, and `Replay.reason` says why. All recordings of a device
-share one pool of memory.
+second runs as it is, unless the program said that a step began (`steps.py`). What cannot be recorded runs as it is, and
+`Replay.reason` says why. All recordings of a device share one pool of memory.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from triptych_inductor._torch_compat import foreach_copy
+from triptych_inductor.runtime.cuda import steps
 from triptych_inductor.runtime.cuda.outputs import Loans, Output, core, make_outputs, output_plan, own_copy
 
 Run = Callable[[list[Any]], Any]
@@ -181,6 +182,8 @@ class Recording:
     shape: Callable[[list[Any]], Any] = list
     attempts: int = 0
     loans: Loans = field(default_factory=Loans)
+    step: tuple[int, int] = (0, 0)  # of the last replay (`steps.step`)
+    warmup: tuple[int, int] = (0, 0)  # when the run began that was the warm-up (`steps.warmup`)
 
 
 class Replay:
@@ -200,15 +203,15 @@ class Replay:
         key = _key(args, pool.lent)
         for lane in range(_LANES):
             recording = self.recordings.get((lane, *key))
-            if recording is None:
+            if recording is None or (recording.graph is None and not _is_warm(recording)):
                 return self._first((lane, *key), args)
-            if not recording.loans.out():
+            if not recording.loans.out() or _is_of_earlier_step(recording):
                 break
         else:
             return self.run(args)
         with torch.cuda.device(self.facts.device), pool.turn():
-            if recording.loans.out():  # another thread was faster
-                return self.run(args)
+            if recording.loans.out() and not (_is_of_earlier_step(recording) and recording.loans.move_out()):
+                return self.run(args)  # another thread was faster, or something of the earlier step cannot be moved
             if recording.graph is None or self._moved(recording, args):
                 if not self._record(recording, args):
                     return self.run(args)
@@ -219,8 +222,8 @@ class Replay:
 
     def _first(self, key: tuple[Any, ...], args: list[Any]) -> Any:
         """Run as it is, so that libraries set themselves up, and remember where inputs lie."""
-        if len(self.recordings) < _MOST_RECORDINGS:
-            self.recordings[key] = Recording(_addresses(args))
+        if key in self.recordings or len(self.recordings) < _MOST_RECORDINGS:
+            self.recordings[key] = Recording(_addresses(args), warmup=steps.warmup())
         return self.run(args)
 
     def _moved(self, recording: Recording, args: Sequence[Any]) -> bool:
@@ -268,8 +271,22 @@ class Replay:
         if back:
             foreach_copy([core(args[k]) for k in back], [core(recording.static[k]) for k in back])
         made = make_outputs(recording.outputs, args)
+        recording.step = steps.step()
+        recording.loans.note(recording.outputs, made)
         args.clear()
         return recording.shape(made)
+
+
+def _is_warm(recording: Recording) -> bool:
+    """Whether the program had nothing against the run that was to be the warm-up."""
+    thread, count = recording.warmup
+    return steps.warmup() == (thread, count) or steps.warmup()[0] != thread
+
+
+def _is_of_earlier_step(recording: Recording) -> bool:
+    """Whether this thread began a step since it replayed the recording last."""
+    thread, number = recording.step
+    return steps.step()[0] == thread and steps.step()[1] > number
 
 
 def _key(args: Sequence[Any], lent: Collection[int] = ()) -> tuple[Any, ...]:
