@@ -15,7 +15,7 @@ from triptych_dynamo.polyfills import MODELS
 from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.values import attributes, instances, objects
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import ABSENT, fold, lookup, none
+from triptych_dynamo.values.common import ABSENT, fold, guard_lacks, lookup, none
 from triptych_dynamo.values.functions import MethodValue
 from triptych_dynamo.values.objects import is_c_class
 from triptych_dynamo.values.pure import FROZEN_TYPES, call_pure
@@ -101,10 +101,12 @@ class ClassValue(Value):
         fallback = attributes.defines(type(self.cls), "__getattr__")
         if isinstance(fallback, FunctionType):
             return tx.call(tx.wrap(fallback, None), [self, tx.constant(name)])
+        guard_lacks(tx, self.cls, name)
         return tx.raise_python(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
 
     def _bound(self, tx: Frame, owner: type, raw: Any, name: str) -> Value:
-        source = attributes.class_source(owner, name, raw)
+        read = owner if attributes.is_trusted(owner) else self.cls  # so that a subclass that gains the name is seen
+        source = attributes.class_source(read, name, raw)
         if isinstance(raw, staticmethod):
             return tx.wrap(raw.__func__, source)
         if isinstance(raw, classmethod):

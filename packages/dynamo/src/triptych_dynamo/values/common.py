@@ -58,6 +58,15 @@ def lookup(cls: type, name: str) -> tuple[type, Any]:
     return cls, ABSENT
 
 
+def guard_lacks(tx: Frame, cls: type, *names: str) -> None:
+    """Guard that a class of the program has no attribute of these names: it, or a base of it, may gain one."""
+    if is_trusted_name(getattr(cls, "__module__", None) or ""):
+        return
+    for name in names:  # what the metaclass has, or makes up, says nothing about the instances
+        if lookup(type(cls), name)[1] is ABSENT and lookup(type(cls), "__getattr__")[1] is ABSENT:
+            tx.guard("lacks_attr", PinnedSource(cls, cls.__qualname__), name)
+
+
 def supports(value: Value, method: str) -> bool:
     """Whether the value's class (not its metaclass) has the special method; None in a class takes it away."""
     found = lookup(value.python_type(), method)[1]

@@ -15,7 +15,7 @@ from triptych_dynamo.steering import skip_reason
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.binding import bind_arguments, read_default
 from triptych_dynamo.values.cells import CellValue
-from triptych_dynamo.values.common import Unread, is_trusted_name
+from triptych_dynamo.values.common import Unread, is_trusted_name, origin_of
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.generators import GeneratorValue
 from triptych_dynamo.values.registry import wraps, wraps_if
@@ -29,7 +29,16 @@ _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITER
 
 
 # Attributes that are fields of a function object, not in its dictionary.
-_FIELDS = frozenset("__name__ __qualname__ __doc__ __module__ __defaults__ __kwdefaults__ __annotations__".split())
+_FIELDS = frozenset(
+    (
+        *("__name__", "__qualname__", "__doc__", "__module__", "__defaults__", "__kwdefaults__", "__annotations__"),
+        *("__annotate__", "__type_params__"),
+    )
+)
+# What newer versions have in a function that says nothing of it.
+_ABSENT_FIELDS = {
+    name: value for name, value in (("__annotate__", None), ("__type_params__", ())) if hasattr(FunctionType, name)
+}
 _HAS_DOCSTRING = 0x4000000  # since CPython 3.13; before, the first constant is the docstring or None
 
 
@@ -119,11 +128,22 @@ class FunctionValue(Value):
         if name == "__call__":
             return self
         if self.obj is not None and name in vars(self.obj):
-            source = AttrSource(self.source, name) if self.source is not None else None
-            return tx.wrap(vars(self.obj)[name], source)
+            origin = self._origin()
+            return tx.wrap(vars(self.obj)[name], AttrSource(origin, name) if origin is not None else None)
         if self.obj is not None and hasattr(self.obj, name):
             return tx.constant(getattr(self.obj, name))
+        if name in _ABSENT_FIELDS:
+            return tx.constant(_ABSENT_FIELDS[name])
+        origin = self._origin()
+        if origin is not None:
+            tx.guard("lacks_attr", origin, name)
         tx.raise_python(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def _origin(self) -> Source | None:
+        """Where attributes of a function of the program are read again."""
+        if self.obj is None or (self.source is None and is_trusted_name(self.obj.__module__ or "")):
+            return None
+        return origin_of(self.obj, self.source)
 
     def _dictionary(self, tx: Frame) -> Value:
         """A snapshot of the attributes that the program put on the function."""
@@ -133,7 +153,10 @@ class FunctionValue(Value):
 
     def _annotations(self, tx: Frame) -> Value:
         if self.obj is None:
-            return tx.trace.make_dict([])
+            annotate = self.attributes.get("__annotate__")  # 3.14 evaluates them when they are asked for
+            result = tx.trace.make_dict([]) if annotate is None else tx.call(annotate, [ConstantValue(1)])
+            self.attributes["__annotations__"] = result
+            return result
         source = AttrSource(self.source, "__annotations__") if self.source is not None else None
         return tx.wrap(self.obj.__annotations__, source)
 

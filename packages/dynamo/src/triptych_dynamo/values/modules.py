@@ -54,6 +54,8 @@ class ModuleValue(Value):
         try:
             found = getattr(self.module, name)
         except AttributeError as error:
+            if not is_trusted_name(self.module.__name__):
+                tx.guard("dict_lacks", tx.trace.scope_of(self.module.__dict__).source, name)
             return tx.raise_python(AttributeError, *error.args)
         return tx.wrap(found, None)
 

@@ -16,7 +16,7 @@ from triptych_dynamo.errors import TracedException
 from triptych_dynamo.sources import AttrSource, InstanceDictSource, Source
 from triptych_dynamo.values import attributes, instances, iterators, mappings
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import ABSENT, is_constant_equal, lookup, origin_of
+from triptych_dynamo.values.common import ABSENT, guard_lacks, is_constant_equal, lookup, origin_of
 from triptych_dynamo.values.object_methods import OBJECT
 from triptych_dynamo.values.registry import wraps_if
 
@@ -106,6 +106,7 @@ class ObjectValue(Value):
             return found
         if raw is not ABSENT:
             return attributes.bind(tx, self, owner, raw, name)
+        guard_lacks(tx, self.cls, name)
         if fallback:
             return self.fallback_attr(tx, name)
         return self.raise_absent(tx, name)
@@ -122,6 +123,7 @@ class ObjectValue(Value):
         fallback = attributes.defines(self.cls, "__getattr__")
         if isinstance(fallback, FunctionType):
             return tx.call(tx.wrap(fallback, None), [self, tx.constant(name)])
+        guard_lacks(tx, self.cls, "__getattr__")
         return self.raise_absent(tx, name)
 
     def raise_absent(self, tx: Frame, name: str) -> Value:
@@ -273,6 +275,7 @@ class ObjectValue(Value):
             return self.call_method(tx, "__bool__", [], {}).truth(tx)
         if attributes.defines(self.cls, "__len__") is not ABSENT:
             return self.call_method(tx, "__len__", [], {}).truth(tx)
+        guard_lacks(tx, self.cls, "__bool__", "__len__")
         return True
 
     def iterate(self, tx: Frame) -> Iterator[Value]:
