@@ -68,6 +68,56 @@ def test_fused(name):
     check(CASES[name][0], X, **CASES[name][1])
 
 
+REVERSED = {
+    "sum": lambda x, d: x.flip(d).cumsum(d).flip(d),
+    "product, negative dimensions": lambda x, d: x.flip(d).cumprod(d - x.ndim).flip(d - x.ndim),
+    "logsumexp": lambda x, d: x.flip(d).logcumsumexp(d).flip(d),
+    "in a wider type": lambda x, d: x.flip(d).cumsum(d, dtype=torch.float64).flip(d),
+}
+
+
+def _before(function, dim):
+    """With work before it, which the scan does as it goes."""
+    return lambda x: function(x * 2, dim)
+
+
+@pytest.mark.parametrize("name", list(REVERSED))
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_from_the_end(name, dynamic):
+    """One kernel: neither flip is computed."""
+    for shape, dim in (((7, 300), 1), ((7, 300), 0), ((3, 5, 17), 1)):
+        compiled = check(_before(REVERSED[name], dim), torch.randn(shape), dynamic=dynamic)
+        assert len(compiled.kernels) == 1
+    check(lambda x: REVERSED[name](x.t(), 0), torch.randn(5, 40), dynamic=dynamic)
+    check(lambda x: REVERSED[name](x, 1), torch.randn(5, 1))
+
+
+def test_flips_that_are_no_scan_from_the_end():
+    """Along another dimension, of several, or where somebody else reads what lies between."""
+    check(lambda x: x.flip(0).cumsum(1).flip(0), X)
+    check(lambda x: x.flip(1).cumsum(1).flip(0), X)
+    check(lambda x: x.flip(0, 1).cumsum(1).flip(1), X)
+    check(lambda x: (lambda y: (y, y.flip(1)))(x.flip(1).cumsum(1)), X)
+    check(lambda x: (lambda y: (y.cumsum(1).flip(1), y))(x.flip(1)), X)
+    check(lambda x: x.cumsum(1).flip(1), X)
+
+
+def test_from_the_end_by_the_library():
+    """Dtypes without a kernel go to torch, flips and all."""
+    x = torch.randn(4, 30, dtype=torch.complex64)
+    check(lambda x: x.flip(1).cumsum(1).flip(1), x, fallbacks=1)
+
+
+def test_the_gradient_of_a_sum_is_one_kernel():
+    def gradient(x, g):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(x.cumsum(1), x, g * 2)[0]
+
+    compiled = check(gradient, X, torch.randn_like(X))
+    assert len(compiled.kernels) == 1
+
+
 def test_nucleus_sampling_is_one_kernel():
     compiled = check(lambda x: torch.where(x.softmax(-1).cumsum(-1) > 0.9, 0, x), X)
     assert len(compiled.kernels) == 1

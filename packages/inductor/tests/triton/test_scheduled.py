@@ -17,7 +17,10 @@ from triptych_inductor.codegen.triton.interpret import run_interpreted
 class InterpretedTriton:
     """A code generator for the table of devices: Triton text, run by the interpreter."""
 
+    made = []
+
     def __init__(self, kernels, options):
+        self.made.append(self)
         self.programs = {k.name: generate(k, EXAMPLES["h200"]) for k in kernels}
 
     def result(self):
@@ -34,6 +37,7 @@ class InterpretedTriton:
 
 @pytest.fixture(autouse=True)
 def triton_for_cpu(monkeypatch):
+    monkeypatch.setattr(InterpretedTriton, "made", [])
     own = dataclasses.replace(backends.CODE_GENERATORS["cpu"], build=InterpretedTriton, pairs=True)
     monkeypatch.setitem(backends.CODE_GENERATORS, "cpu", own)
 
@@ -175,3 +179,20 @@ def test_index_out_of_range_is_found():
     compiled = check(function, x, index)
     with pytest.raises(Exception, match="index out of range"):
         compiled(x, torch.full((6, 3), 20))
+
+
+def test_scans_from_the_end():
+    """One kernel, its rows walked as those of any scan are."""
+    torch.manual_seed(0)
+    reverse = lambda x: (x * 2).flip(1).cumsum(1).flip(1)
+    x = torch.randn(6, 700)
+    compiled = check(reverse, x, rtol=1e-4, atol=1e-4)
+    (program,) = InterpretedTriton.made[-1].programs.values()
+    assert len(compiled.kernels) == 1 and program.notes[0].startswith("persistent [x:1 of 6 x r:1024 of 700]")
+    check(reverse, torch.randn(2, 9000), rtol=1e-4, atol=1e-4)
+    check(lambda x: x.flip(0).cumprod(0).flip(0), torch.rand(40, 30) + 0.5, rtol=1e-5, atol=1e-5)
+    check(grads(lambda x: x.cumsum(1).tanh(), x), x, torch.randn_like(x), rtol=1e-4, atol=1e-4)
+    x, gradient = torch.randn(6, 20), torch.randn(6, 20)
+    check(grads(lambda x: x.cumprod(1), x), x, gradient, rtol=1e-5, atol=1e-5)
+    check(grads(lambda x: x.logcumsumexp(1), x), x, gradient, rtol=1e-5, atol=1e-5)
+    check(grads(lambda x: x.cummax(1).values, x), x, gradient, fallbacks=1)

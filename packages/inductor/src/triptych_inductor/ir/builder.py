@@ -9,7 +9,8 @@ import torch
 
 from triptych_inductor.ir import extents, views
 from triptych_inductor.ir.alignment import extended, strides_like, tails
-from triptych_inductor.ir.extents import Extent, contiguous_strides, same_all
+from triptych_inductor.ir.extents import Extent, contiguous_strides, same_all, tidy
+from triptych_inductor.ir.index import Index
 from triptych_inductor.ir.nodes import Buffer, ExternNode, IRGraph, LoopNode, Strided, map_leaves
 from triptych_inductor.ir.tensors import (
     Indices,
@@ -230,19 +231,32 @@ class Builder:
         return tuple([self.of_buffer(b) for b in buffers])
 
     def scan(
-        self, kind: str, value: LazyTensor, dim: int, dtype: torch.dtype, result: torch.dtype, stride: Sequence[Extent]
+        self,
+        kind: str,
+        value: LazyTensor,
+        dim: int,
+        dtype: torch.dtype,
+        result: torch.dtype,
+        stride: Sequence[Extent],
+        from_the_end: bool = False,
     ) -> tuple[LazyTensor, ...]:
-        """Running results along `dim`, computed in `dtype` and stored as `result`; with positions for `max`, `min`."""
+        """Running results along `dim`, computed in `dtype` and stored as `result`; with positions for `max`, `min`.
+
+        from_the_end: the last element is the first of the scan.
+        """
         indices = fresh_axes(value.size)
         types = (result, *scan_dtypes(kind, dtype)[1:])
         buffers = [new_buffer(self, value.size, stride, part, value.device) for part in types]
         windows = [Strided(b, b.size, b.stride) for b in buffers]
         order = [d for d in memory_order(value.size, stride, self.hint) if d != dim]
+        places = list(indices)
+        if from_the_end and value.size[dim] != 1:
+            places[dim] = Index.of(tidy(value.size[dim] - 1)) - indices[dim]
 
         def body() -> None:
-            made = ops.scan(kind, ops.cast(value.at(indices), dtype), dtype)
+            made = ops.scan(kind, ops.cast(value.at(places), dtype), dtype)
             for window, part in zip(windows, made if len(types) > 1 else (made,), strict=True):
-                ops.store(window.buffer.name, address(window, indices), ops.cast(part, window.buffer.dtype))
+                ops.store(window.buffer.name, address(window, places), ops.cast(part, window.buffer.dtype))
 
         values = record_body(self.dtypes, body)
         axes, along = axis_vars([indices[d] for d in order]), axis_vars([indices[dim]])

@@ -279,7 +279,7 @@ def _origin(node: FxNode) -> tuple[str, ...]:
     """The op, and the user's line that it comes from (file name without folders)."""
     if node.op != "call_function":
         return ()
-    op = str(node.target)
+    op = str(node.target) if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", "op")
     trace = node.meta.get("stack_trace")
     if not trace:
         return (op,)

@@ -11,7 +11,8 @@ from triptych_inductor.ir.tensors import LazyTensor, compute_dtype
 from triptych_inductor.loops.table import SCANS
 from triptych_inductor.lowering.common import full, to_dtype
 from triptych_inductor.lowering.reductions import accumulate_dtype
-from triptych_inductor.lowering.registry import Context, register_lowering
+from triptych_inductor.lowering.registry import LOWERINGS, Context, find_lowering, register_lowering
+from triptych_inductor.passes.scans import scan_from_the_end
 
 aten = torch.ops.aten
 
@@ -28,14 +29,14 @@ def _is_single(x: LazyTensor, dim: int) -> bool:
 
 
 def _running(kind: str) -> Any:
-    def lowering(ctx: Context, x: LazyTensor, dim: int, *, dtype: Any = None) -> Any:
+    def lowering(ctx: Context, x: LazyTensor, dim: int, *, dtype: Any = None, from_the_end: bool = False) -> Any:
         work = accumulate_dtype(ctx.dtype) if ctx.dtype.is_floating_point else ctx.dtype
         if work not in SCANS[kind][0]:
             return NotImplemented
         source = to_dtype(x, ctx.dtype)
         if _is_single(x, dim):
             return source
-        return ctx.builder.scan(kind, source, dim % x.ndim, work, ctx.dtype, _strides(ctx, x))[0]
+        return ctx.builder.scan(kind, source, dim % x.ndim, work, ctx.dtype, _strides(ctx, x), from_the_end)[0]
 
     return lowering
 
@@ -43,6 +44,15 @@ def _running(kind: str) -> Any:
 register_lowering(aten.cumsum)(_running("sum"))
 register_lowering(aten.cumprod)(_running("prod"))
 register_lowering(aten.logcumsumexp, aten._logcumsumexp)(_running("logaddexp"))
+
+
+def _from_the_end(ctx: Context, op: Any, x: LazyTensor, dim: int, *, dtype: Any = None) -> Any:
+    lowering = find_lowering(op)
+    assert lowering is not None
+    return lowering(ctx, x, dim, from_the_end=True)
+
+
+LOWERINGS[scan_from_the_end] = _from_the_end
 
 
 def _running_extreme(kind: str) -> Any:

@@ -17,7 +17,7 @@ from torch.fx import GraphModule
 from triptych_inductor.errors import OptionsError
 from triptych_inductor.lowering import table as table
 from triptych_inductor.options import Options
-from triptych_inductor.passes import attention, channels_last, cleanup, decompose
+from triptych_inductor.passes import attention, channels_last, cleanup, decompose, scans
 
 GraphPass = Callable[[GraphModule], None]
 
@@ -40,6 +40,7 @@ PASSES: dict[str, GraphPass] = {
     "decompose": decompose.decompose,
     "remove_no_ops": cleanup.remove_no_ops,
     "common_subexpressions": cleanup.common_subexpressions,
+    "reverse_scans": scans.reverse_scans,
 }
 
 FrontPass = Callable[[GraphModule], tuple[GraphModule, int]]

@@ -56,8 +56,8 @@ class Access:
         return self.itemsize * self.points
 
     def unit_axis(self) -> sympy.Symbol | None:
-        """The axis with stride 1."""
-        return next((s for s, stride in self.strides.items() if stride == 1), None)
+        """The axis whose elements are neighbours in memory, walked forwards or backwards."""
+        return next((s for s, stride in self.strides.items() if stride in (1, -1)), None)
 
 
 def extent_hint(value: Extent) -> int:
