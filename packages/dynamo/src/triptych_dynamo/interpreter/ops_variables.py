@@ -73,13 +73,20 @@ def load_fast(frame: Frame, instruction: Instruction) -> None:
     try:
         frame.stack.append(frame.locals[instruction.argval])
     except KeyError:
+        if instruction.argval in frame.cells:  # the variable of an inlined comprehension: a cell for a while
+            frame.stack.append(frame.cells[instruction.argval])
+            return
         text = f"cannot access local variable '{instruction.argval}' where it is not associated with a value"
         frame.raise_python(UnboundLocalError, text)
 
 
 @op("STORE_FAST")
 def store_fast(frame: Frame, instruction: Instruction) -> None:
-    frame.locals[instruction.argval] = frame.stack.pop()
+    value = frame.stack.pop()
+    if value is NULL or isinstance(value, CellValue):  # what LOAD_FAST_AND_CLEAR saved
+        restore_local(frame, instruction.argval, value)
+    else:
+        frame.locals[instruction.argval] = value
 
 
 @op("DELETE_FAST")
