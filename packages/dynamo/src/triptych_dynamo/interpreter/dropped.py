@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from triptych_dynamo.bytecode import Instruction
     from triptych_dynamo.interpreter.frame import Frame
 
-_CLEANUP = ("COPY", "POP_EXCEPT", "RERAISE")  # behind a handler: puts back what was handled before, and goes on up
+# Behind a handler: what was handled before is put back; behind a comprehension that is part of the code (3.12 on): the
+# variable that it used is. Both go on up.
+_CLEANUP = frozenset(("COPY", "POP_EXCEPT", "SWAP", "POP_TOP", "STORE_FAST"))
 
 
 def runs_when_dropped(frame: Frame) -> bool:
@@ -28,8 +30,13 @@ def runs_when_dropped(frame: Frame) -> bool:
 def _passed(frame: Frame, position: int) -> Instruction | None:
     """The instruction by which GeneratorExit leaves the handler at `position`; None when the handler takes it."""
     rows = frame.program.instructions
-    if tuple(row.opname for row in rows[position : position + 3]) == _CLEANUP:
-        return rows[position + 2]
+    if rows[position].opname == "CLEANUP_THROW":  # of `yield from`: only a StopIteration ends here
+        return rows[position]
+    behind = position
+    while rows[behind].opname in _CLEANUP:
+        behind += 1
+    if behind > position and rows[behind].opname == "RERAISE":
+        return rows[behind]
     if rows[position].argval == "INTRINSIC_STOPITERATION_ERROR":
         return rows[position + 1]
     if rows[position].opname != "PUSH_EXC_INFO":

@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.interpreter.handlers import op
+from triptych_dynamo.interpreter.version import LOOP
 from triptych_dynamo.values import operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtins import format_value
@@ -132,7 +133,7 @@ def build_list(frame: Frame, instruction: Instruction) -> None:
 
 @op("BUILD_SET")
 def build_set(frame: Frame, instruction: Instruction) -> None:
-    frame.push(SetValue(frame.popn(_count(instruction))))
+    frame.push(SetValue.of(frame, frame.popn(_count(instruction))))
 
 
 @op("BUILD_MAP")
@@ -208,12 +209,20 @@ def list_to_tuple(frame: Frame, instruction: Instruction) -> None:
 @op("UNPACK_SEQUENCE")
 def unpack_sequence(frame: Frame, instruction: Instruction) -> None:
     count = _count(instruction)
-    items = _take(frame, frame.pop(), count + 1)
+    value = frame.pop()
+    items = _take(frame, value, count + 1)
     if len(items) > count:
-        frame.raise_python(ValueError, f"too many values to unpack (expected {count})")
+        frame.raise_python(ValueError, f"too many values to unpack (expected {count}{_length_told(frame, value)})")
     if len(items) < count:
         frame.raise_python(ValueError, f"not enough values to unpack (expected {count}, got {len(items)})")
     frame.stack.extend(reversed(items))
+
+
+def _length_told(frame: Frame, value: Value) -> str:
+    """What the error of `a, b = value` says of its length, where that is known."""
+    if not LOOP.tells_length or value.python_type() not in (list, tuple, dict):
+        return ""
+    return f", got {value.call_method(frame, '__len__', [], {}).as_constant()}"
 
 
 def _take(frame: Frame, value: Value, limit: int) -> list[Value]:

@@ -11,6 +11,7 @@ from triptych_dynamo.interpreter.handlers import op
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.null import HANDLING, NULL
+from triptych_dynamo.values.type_names import TELLS_FULL_NAMES, full_name, short_name
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction
@@ -94,7 +95,8 @@ def _check_special(frame: Frame, manager: Value, name: str, told: tuple[str, ...
     if hasattr(cls, name):
         return
     missed = f" (missed {name} method)" if name in told else ""
-    text = f"'{cls.__qualname__}' object does not support the context manager protocol{missed}"
+    shown = full_name(cls) if TELLS_FULL_NAMES else short_name(cls)
+    text = f"'{shown}' object does not support the context manager protocol{missed}"
     frame.raise_python(TypeError, text)
 
 

@@ -26,6 +26,9 @@ class Program:
         self.handlers: list[Handler] = [HANDLERS.get(row.opname, missing_handler) for row in self.instructions]
 
 
+_TWO_ARGUMENTS = 2  # flag of LOAD_SUPER_ATTR: `super` is called with the two values that the instruction takes
+
+
 def with_explicit_super(instructions: list[Instruction], code: CodeType) -> list[Instruction]:
     """`super()` as `super(__class__, self)`.
 
@@ -38,6 +41,8 @@ def with_explicit_super(instructions: list[Instruction], code: CodeType) -> list
     read = build.load_deref if owner in code.co_cellvars else build.load_fast
     result: list[Instruction] = []
     for row in instructions:
+        if row.opname == "LOAD_SUPER_ATTR":
+            row.flags |= _TWO_ARGUMENTS
         if row.opname == "CALL" and not row.arg and _calls_super(result):
             loads = [*build.load_deref("__class__"), *read(owner)]
             for new in loads:

@@ -5,11 +5,14 @@ In: the arguments of the original, `self` first. Out: the same result or excepti
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 _ABSENT = object()
+_NAMES_THE_ITEM = sys.version_info < (3, 14)  # the error of `index` does
 
 
 def index(sequence: Any, wanted: Any, start: int = 0, stop: int | None = None, /) -> int:
@@ -27,9 +30,10 @@ def index(sequence: Any, wanted: Any, start: int = 0, stop: int | None = None, /
         if item is wanted or item == wanted:
             return position
         position += 1
-    if isinstance(sequence, tuple):
-        raise ValueError("tuple.index(x): x not in tuple")
-    raise ValueError(f"{wanted!r} is not in list")
+    kind = "tuple" if isinstance(sequence, tuple) else "deque" if isinstance(sequence, deque) else "list"
+    if _NAMES_THE_ITEM and kind != "tuple":
+        raise ValueError(f"{wanted!r} is not in {kind}")
+    raise ValueError(f"{kind}.index(x): x not in {kind}")
 
 
 def remove(sequence: Any, wanted: Any, /) -> None:

@@ -13,6 +13,7 @@ from triptych_dynamo.values import iterators, operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import is_constant_equal, none, supports
+from triptych_dynamo.values.hashing import key_of
 from triptych_dynamo.values.mappings import DICT, DictValue, Entry, fill
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.sequences import TupleValue
@@ -131,7 +132,7 @@ def _copy(self: DictValue, tx: Frame) -> Value:
 def _move_to_end(self: DictValue, tx: Frame, key: Value, last: Value | None = None) -> Value:
     if self.find(tx, key) is None:
         return tx.raise_python(KeyError, key)
-    mark = key.key(tx)
+    mark = key_of(tx, key)
     entries = dict(self.entries)
     moved = entries.pop(mark)
     at_end = last is None or last.truth(tx)

@@ -20,6 +20,7 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import MethodTable, Unread, builds_literal, literal, origin_of
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.hashing import key_of
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.sets import SetValue as SetValue
 
@@ -126,7 +127,7 @@ class DictValue(Value):
 
     def find(self, tx: Frame, key: Value) -> Entry | None:
         """The entry of a key, guarded: there, or not there."""
-        mark = key.key(tx)
+        mark = key_of(tx, key)
         entry = self.entries.get(mark)
         if self.original is not None and not self.keys_guarded:
             if mark in self.original:
@@ -147,8 +148,8 @@ class DictValue(Value):
     # -- changes -------------------------------------------------------------------------------------------------------
     def put(self, tx: Frame, key: Value, value: Value) -> None:
         """`self[key] = value`."""
-        entry = self.find(tx, key) if self.source is not None else self.entries.get(key.key(tx))
-        mark = key.key(tx)
+        entry = self.find(tx, key) if self.source is not None else self.entries.get(key_of(tx, key))
+        mark = key_of(tx, key)
         if entry is not None:
             key = entry.key
         self.entries[mark] = Entry(key, value)
@@ -161,7 +162,7 @@ class DictValue(Value):
         if entry is None:
             return None
         value = entry.value
-        mark = key.key(tx)
+        mark = key_of(tx, key)
         del self.entries[mark]
         self.pending.pop(mark, None)
         self.pending[mark] = (entry.key, True)

@@ -308,7 +308,8 @@ class TupleValue(SequenceValue):
         return TupleValue(list(items), cls=torch.Size if self.cls is torch.Size else tuple)
 
     def key(self, tx: Frame) -> Any:
-        return (tuple, *(item.key(tx) for item in self.items)) if not self.is_constant() else tuple(self.as_constant())
+        marks = [item.key(tx) for item in self.items]
+        return tuple(self.as_constant()) if self.is_constant() else (tuple, *marks)
 
     def get_attr(self, tx: Frame, name: str) -> Value:
         index = field_index(self.cls, name)

@@ -14,6 +14,7 @@ from triptych_dynamo.values import iterators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import MethodTable, builds_literal, literal, none, origin_of
+from triptych_dynamo.values.hashing import member_of
 from triptych_dynamo.values.registry import wraps
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class SetValue(Value):
         """A new set of any values."""
         result = SetValue((), cls=kind)
         for item in items:
-            result.members.setdefault(item.key(tx), item)
+            result.members.setdefault(member_of(tx, item), item)
         return result
 
     @property
@@ -129,7 +130,7 @@ def members_of(tx: Frame, value: Value) -> dict[Any, Value]:
         return dict(value.members)
     found: dict[Any, Value] = {}
     for item in iterators.iterate(tx, value):
-        found.setdefault(item.key(tx), item)
+        found.setdefault(member_of(tx, item), item)
     return found
 
 
@@ -226,7 +227,7 @@ def _len(self: SetValue, tx: Frame) -> Value:
 
 @SET("__contains__")
 def _contains(self: SetValue, tx: Frame, item: Value) -> Value:
-    return tx.constant(item.key(tx) in self.members)
+    return tx.constant(member_of(tx, item) in self.members)
 
 
 @SET("__iter__")
@@ -242,21 +243,21 @@ def _iter(self: SetValue, tx: Frame) -> Value:
 
 @SET("add")
 def _add(self: SetValue, tx: Frame, item: Value) -> Value:
-    if item.key(tx) not in self.members:
-        self.replace(tx, {**self.members, item.key(tx): item})
+    if member_of(tx, item) not in self.members:
+        self.replace(tx, {**self.members, member_of(tx, item): item})
     return none(tx)
 
 
 @SET("discard")
 def _discard(self: SetValue, tx: Frame, item: Value) -> Value:
-    if item.key(tx) in self.members:
-        self.replace(tx, {mark: member for mark, member in self.members.items() if mark != item.key(tx)})
+    if member_of(tx, item) in self.members:
+        self.replace(tx, {mark: member for mark, member in self.members.items() if mark != member_of(tx, item)})
     return none(tx)
 
 
 @SET("remove")
 def _remove(self: SetValue, tx: Frame, item: Value) -> Value:
-    if item.key(tx) not in self.members:
+    if member_of(tx, item) not in self.members:
         return tx.raise_python(KeyError, item)
     return _discard(self, tx, item)
 
@@ -266,7 +267,7 @@ def _pop(self: SetValue, tx: Frame) -> Value:
     if not self.members:
         return tx.raise_python(KeyError, "pop from an empty set")
     item = self.ordered()[0]
-    mark = item.key(tx)
+    mark = member_of(tx, item)
     self.replace(tx, {other: member for other, member in self.members.items() if other != mark})
     return item
 
