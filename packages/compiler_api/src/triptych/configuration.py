@@ -120,6 +120,42 @@ TABLE: dict[str, Row] = {
         "part of the key of every graph on disk: other tags, other graphs",
         peer="cache_key_tag",
     ),
+    "job_id": Row(
+        "str",
+        "",
+        ("TRIPTYCH_JOB_ID", "TORCH_COMPILE_JOB_ID"),
+        "sizes and numbers that varied are kept on disk under this name, and vary from the first call on in the next "
+        "process with it",
+        peer="job_id",
+    ),
+    "profile_read_key": Row(
+        "str",
+        "",
+        ("TRIPTYCH_PROFILE_READ_KEY",),
+        "another such name, of which the profiles are read too",
+        peer="pgo_extra_read_key",
+    ),
+    "profile_write_key": Row(
+        "str",
+        "",
+        ("TRIPTYCH_PROFILE_WRITE_KEY",),
+        "another such name, under which the profiles are written too",
+        peer="pgo_extra_write_key",
+    ),
+    "dynamic_sources": Row(
+        "str",
+        "",
+        ("TRIPTYCH_DYNAMIC_SOURCES", "TORCH_COMPILE_DYNAMIC_SOURCES"),
+        "sizes and numbers that vary from the first call on, by source: `L['x'],L['y']:0` or regular expressions",
+        peer="dynamic_sources",
+    ),
+    "unbacked_sources": Row(
+        "str",
+        "",
+        ("TRIPTYCH_UNBACKED_SOURCES", "TORCH_COMPILE_UNBACKED_SOURCES"),
+        "sizes on which no decision may depend, by source",
+        peer="unbacked_sources",
+    ),
     "debug_directory": Row(
         "str",
         "",

@@ -11,7 +11,7 @@ import triptych_dynamo
 from torch import nn
 from triptych_dynamo.lazy import LazyModule
 
-from triptych import backends, logs, modules, support
+from triptych import backends, logs, modules, profiles, support
 from triptych.errors import InvalidOptionError
 from triptych.reports import ATTRIBUTE, Report
 from triptych.settings import Backend, Keywords, Settings
@@ -152,6 +152,9 @@ def capture_options(settings: Settings) -> triptych_dynamo.Options:
         on_limit=settings.on_recompile_limit,
         guard_filter_fn=settings.guard_filter_fn,
         shapes_spec=settings.shapes_spec,
+        dynamic_sources=profiles.sources_of(settings.dynamic_sources or ""),
+        unbacked_sources=profiles.sources_of(settings.unbacked_sources or ""),
+        profile=profiles.profile_of(settings),
     )
 
 

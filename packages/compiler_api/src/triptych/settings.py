@@ -17,6 +17,7 @@ GUARD_FILTER = "guard_filter_fn"  # the option that is not one of the code gener
 _FROM_CONFIGURATION = (
     *("recompile_limit", "on_error", "on_recompile_limit", "dynamic"),
     *("cache_key_tag", "debug_directory", "profiler_regions", "freezing"),
+    *("job_id", "profile_read_key", "profile_write_key", "dynamic_sources", "unbacked_sources"),
 )
 
 
@@ -61,6 +62,11 @@ class Settings:
     debug_directory: str | None = None
     profiler_regions: bool | None = None
     freezing: bool | None = None
+    job_id: str | None = None
+    profile_read_key: str | None = None
+    profile_write_key: str | None = None
+    dynamic_sources: str | None = None
+    unbacked_sources: str | None = None
     shapes_spec: Any = None
 
     def __post_init__(self) -> None:

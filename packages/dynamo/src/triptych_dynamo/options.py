@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from triptych_dynamo.guards.filters import GuardEntry
+    from triptych_dynamo.profiles import Profile
 
 ON_LIMIT = ("generalise", "error", "eager")
 
@@ -27,6 +28,10 @@ class Options:
             "eager": a warning with the guard that did not hold, and the frame runs as it is where no entry fits.
         guard_filter_fn: given the `GuardEntry` of each guard of a frame, says which to keep (see `guards.filters`).
         shapes_spec: what is known of the sizes and numbers of all calls; see `shape_specs`.
+        dynamic_sources: sizes and numbers that vary, by the text of their source: `L['x']` (all dimensions), `L['x']:0`
+            (one), or a regular expression of such texts.
+        unbacked_sources: the same for sizes that no decision may depend on.
+        profile: keeps what varied for other processes; see `profiles`.
         exporting: the trace is for a graph that leaves the program (`capture`); what `is_exporting()` tells.
     """
 
@@ -38,6 +43,9 @@ class Options:
     guard_filter_fn: Callable[[Sequence[GuardEntry]], Sequence[bool]] | None = None
     exporting: bool = False
     shapes_spec: Any = None
+    dynamic_sources: tuple[str, ...] = ()
+    unbacked_sources: tuple[str, ...] = ()
+    profile: Profile | None = None
 
     def __post_init__(self) -> None:
         if self.on_limit not in ON_LIMIT:

@@ -15,6 +15,7 @@ from triptych_dynamo.guards.facts import Guard
 from triptych_dynamo.guards.program import INTEGER_KINDS
 from triptych_dynamo.guards.python_check import check
 from triptych_dynamo.options import Options
+from triptych_dynamo.profiles import Varied
 from triptych_dynamo.sources import Source
 from triptych_dynamo.trace.history import History
 
@@ -35,6 +36,7 @@ class FrameState:
         history: sizes and numbers seen.
         guards: of each entry, in the order of compilation.
         warned: whether the limit was announced.
+        kept: what of the history is in the profile.
         errors: how many entries stand for calls that raise.
     """
 
@@ -42,6 +44,7 @@ class FrameState:
     guards: list[list[Guard]] = field(default_factory=list)
     warned: bool = False
     errors: int = 0
+    kept: Varied = field(default_factory=Varied)
 
     @property
     def entries(self) -> int:

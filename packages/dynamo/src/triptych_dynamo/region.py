@@ -31,6 +31,7 @@ from triptych_dynamo.guards.filters import filtered
 from triptych_dynamo.guards.program import compile_guards
 from triptych_dynamo.guards.python_check import check
 from triptych_dynamo.hooks import Hooks
+from triptych_dynamo.profiles import frame_name
 from triptych_dynamo.recompiles import FrameState, may_compile, recompile_reason
 from triptych_dynamo.shape_specs import declared
 from triptych_dynamo.sources import LocalSource
@@ -83,7 +84,8 @@ class CompiledRegion:
         self.handle = handle
         self.backend = handle.backend
         self.options = handle.options
-        self._declared = declared(handle.options.shapes_spec)
+        options = handle.options
+        self._declared = declared(options.shapes_spec, options.dynamic_sources, options.unbacked_sources)
         self.hooks = handle.hooks or Hooks()
         self.records: list[FrameRecord] = []
         self._states: dict[Layout, FrameState] = {}
@@ -109,7 +111,7 @@ class CompiledRegion:
     def observe(self, function: FunctionType, arguments: tuple[Any, ...]) -> None:
         """Note the sizes and numbers of a call that runs eagerly: what differs at the next call becomes symbolic."""
         layout = self._layouts.get(function.__code__) or Layout(function.__code__, 0)
-        history = self._states.setdefault(layout, FrameState()).history
+        history = self._state(layout).history
         for name, value in zip(parameters_of(function.__code__), arguments, strict=True):
             history.note(LocalSource(name), value)
 
@@ -158,13 +160,14 @@ class CompiledRegion:
         layout = self._layouts.get(function.__code__) or Layout(function.__code__, 0)
         if layout.plain:
             return Entry(compile_guards([], function.__code__), function.__code__, (), True, None)
-        state = self._states.setdefault(layout, FrameState())
+        state = self._state(layout)
         named = dict(zip(parameters_of(function.__code__), arguments, strict=True))
         reason = recompile_reason(state, named, function)
         if not may_compile(state, self.options, named, function, reason):
             return None
         started = time.perf_counter()
         result = self._compile(layout, function, named, state)
+        self._keep_profile(layout, state)
         if result.raises and not state.may_remember_error(self.options):
             return None
         if under_the_hook:  # hooks on saved tensors that are installed in the callable would see what graphs save
@@ -182,6 +185,22 @@ class CompiledRegion:
         if result.raises:
             return Entry(compile_guards(result.guards, function.__code__), function.__code__, (), False, record)
         return self._make_entry(state, function, result, record)
+
+    def _state(self, layout: Layout) -> FrameState:
+        state = self._states.get(layout)
+        if state is None:
+            state = self._states[layout] = FrameState()
+            if self.options.profile is not None:
+                state.history.recall(self.options.profile.load(frame_name(layout)))
+                state.kept = state.history.varied()
+        return state
+
+    def _keep_profile(self, layout: Layout, state: FrameState) -> None:
+        if self.options.profile is not None:
+            varied = state.history.varied()
+            if varied != state.kept:
+                state.kept = varied
+                self.options.profile.save(frame_name(layout), varied)
 
     def _compile(
         self, layout: Layout, function: FunctionType, named: dict[str, Any], state: FrameState

@@ -10,6 +10,7 @@ records of `torch.fx.experimental.dynamic_spec` are taken too, as far as they sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,29 +46,65 @@ class Declared:
     Attributes:
         sizes: source as text -> dimension -> mark.
         numbers: source as text -> whether the integer varies.
+        patterns: what sources' texts match -> a dimension (None: all, and numbers) and its mark.
     """
 
     sizes: Mapping[str, Mapping[int, Mark]] = field(default_factory=dict)
     numbers: Mapping[str, bool] = field(default_factory=dict)
+    patterns: Sequence[tuple[re.Pattern[str], int | None, Mark]] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.sizes or self.numbers or self.patterns)
+
+    def marks(self, source: str, ndim: int) -> dict[int, Mark]:
+        """The marks of a tensor."""
+        found: dict[int, Mark] = {}
+        for pattern, dim, mark in self.patterns:
+            if pattern.fullmatch(source):
+                found.update(dict.fromkeys([d for d in range(ndim) if dim is None or d == dim % max(ndim, 1)], mark))
+        return found | dict(self.sizes.get(source, {}))
+
+    def varies(self, source: str) -> bool | None:
+        """Whether a number varies; None: nothing is said."""
+        said = self.numbers.get(source)
+        if said is None and any(dim is None and pattern.fullmatch(source) for pattern, dim, _ in self.patterns):
+            return True
+        return said
 
 
-def declared(spec: Any) -> Declared:
-    """The marks of `shapes_spec`: a mapping of parameter names to descriptions, or None.
+def declared(spec: Any, dynamic_sources: Sequence[str] = (), unbacked_sources: Sequence[str] = ()) -> Declared:
+    """The marks of `shapes_spec`: a mapping of parameter names to descriptions, or None; and those of lists of sources.
 
     Raises:
         TypeError: something that is no description.
+        ValueError: something that is no source and no regular expression.
     """
+    patterns = [_pattern(text, Mark("maybe")) for text in dynamic_sources]
+    patterns += [_pattern(text, Mark("unbacked")) for text in unbacked_sources]
     parts = spec_parts(spec)
     if parts is not None:
         spec = parts[1]
     if spec is None:
-        return Declared()
+        return Declared(patterns=patterns)
     if not isinstance(spec, Mapping):
         raise TypeError(f"shapes_spec is a mapping of parameter names to descriptions, not {type(spec).__name__}")
-    found = Declared({}, {})
+    found = Declared({}, {}, patterns)
     for name, description in spec.items():
         _describe(found, [f"L[{name!r}]"], description)
     return found
+
+
+def _pattern(text: str, mark: Mark) -> tuple[re.Pattern[str], int | None, Mark]:
+    """`L['x']`, `L['x']:0`, or a regular expression in place of the source."""
+    whole = re.fullmatch(r"(.+?)(?::(-?\d+))?", text.strip())
+    if whole is None:
+        raise ValueError(f"{text!r} names no source; sources look like L['x'] or L['x']:0")
+    source, dim = whole.groups()
+    try:
+        pattern = re.compile(f"{re.escape(source)}|{source}")
+    except re.error:
+        pattern = re.compile(re.escape(source))
+    return pattern, None if dim is None else int(dim), mark
 
 
 def _describe(found: Declared, sources: list[str], spec: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from triptych_dynamo.profiles import Varied
 from triptych_dynamo.sources import ItemSource, Source
 
 _VARIES = object()
@@ -20,6 +21,7 @@ class History:
         self._numbers: dict[Source, Any] = {}
         self._general: frozenset[Source] = frozenset()
         self._declared: dict[str, frozenset[int]] = {}
+        self._declared_numbers: frozenset[str] = frozenset()
         self.fixed = False  # the backend failed with symbolic sizes: all are constants
         self.exporting = False  # the graph leaves the program: its sizes have this call's as hints, none is open
         self.backed: set[Source] = set()  # sizes that the program decides by: no open symbols for them
@@ -39,7 +41,7 @@ class History:
 
     def varies(self, source: Source, number: Any) -> bool:
         """Note a number and say whether it was seen with different values (of one type)."""
-        if source in self._general:
+        if source in self._general or (self._declared_numbers and str(source) in self._declared_numbers):
             return True
         known = self._numbers.setdefault(source, number)
         if known is _VARIES:
@@ -65,6 +67,24 @@ class History:
     def declare(self, dims: Mapping[str, frozenset[int]]) -> None:
         """These dimensions vary: source as text -> dimensions."""
         self._declared.update(dims)
+
+    def recall(self, varied: Varied) -> None:
+        """What varied in other processes varies here."""
+        self.declare({name: frozenset(dims) for name, dims in varied.sizes.items()})
+        self._declared_numbers |= frozenset(varied.numbers)
+
+    def varied(self) -> Varied:
+        """What varied so far."""
+        sizes = {
+            str(source): [dim for dim, size in enumerate(sizes) if size is _VARIES or source in self._general]
+            for source, sizes in self._sizes.items()
+        }
+        numbers = [str(source) for source, number in self._numbers.items() if number is _VARIES]
+        numbers += [str(source) for source in self._general if source not in self._sizes]
+        own = Varied({name: dims for name, dims in sizes.items() if dims}, numbers)
+        return own.joined(
+            Varied({name: sorted(dims) for name, dims in self._declared.items()}, tuple(self._declared_numbers))
+        )
 
     def is_general(self, source: Source) -> bool:
         """Whether everything about this source varies on its own account."""

@@ -46,7 +46,7 @@ _HARMLESS = frozenset(
             "or_",
             "xor",
         ),
-        *("iadd", "isub", "imul", "itruediv", "__getitem__", "__setitem__", "T", "is_floating_point"),
+        *("xor", "iadd", "isub", "imul", "itruediv", "__getitem__", "__setitem__", "T", "is_floating_point"),
     }
 )
 

@@ -181,8 +181,8 @@ class Shapes:
 
     def _is_symbolic_number(self, obj: Any, source: Source) -> bool:
         varies = self.history.varies(source, obj)
-        if self.declared.numbers:
-            said = self.declared.numbers.get(str(source))
+        if self.declared:
+            said = self.declared.varies(str(source))
             if said is not None:
                 return said
         return varies or (bool(self.dynamic) and not is_owned(source))

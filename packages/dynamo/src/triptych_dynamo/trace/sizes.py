@@ -42,8 +42,8 @@ def symbolic_dims(
     if history.fixed:
         return {}
     marks = marks_of(obj)
-    if declared.sizes:
-        marks = {**declared.sizes.get(str(source), {}), **marks}
+    if declared:
+        marks = {**declared.marks(str(source), obj.ndim), **marks}
     if isinstance(obj, torch.nn.Parameter):
         wanted = set(marks)
     elif dynamic is False:
