@@ -27,9 +27,12 @@ class Clock:
 
 
 def measure(function: Callable[[], Any], repeats: int = 15, warm: int = 3) -> float:
-    """Median seconds of `function` on the GPU, by events; results are dropped between calls."""
+    """Median seconds of `function` on the GPU, by events (without one: by the clock); results are dropped between
+    calls."""
     for _ in range(warm):
         function()
+    if not torch.cuda.is_available():
+        return statistics.median(_clocked(function) for _ in range(repeats))
     times = []
     for _ in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -39,6 +42,26 @@ def measure(function: Callable[[], Any], repeats: int = 15, warm: int = 3) -> fl
         end.synchronize()
         times.append(start.elapsed_time(end) / 1e3)
     return statistics.median(times)
+
+
+def _clocked(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def synchronize() -> None:
+    """Wait for the GPU, where there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def peak_gigabytes(function: Callable[[], Any]) -> tuple[Any, float]:
+    """What `function` gives, and the most memory of the GPU that was taken meanwhile (0 without one)."""
+    if not torch.cuda.is_available():
+        return function(), 0.0
+    torch.cuda.reset_peak_memory_stats()
+    return function(), torch.cuda.max_memory_allocated() / 1e9
 
 
 def host_time(function: Callable[[], Any], repeats: int = 300, warm: int = 20) -> float:
@@ -65,10 +88,10 @@ def copy_bandwidth(gigabytes: float = 4.0) -> float:
 
 def facts() -> dict[str, Any]:
     """Date, device and versions, for the head of a result."""
-    found = torch.cuda.get_device_properties(0)
+    device = torch.cuda.get_device_properties(0).name if torch.cuda.is_available() else platform.processor()
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": found.name,
+        "device": device,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "processors": os.cpu_count(),

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.gpu import common
-from tools.gpu.zoo import MODELS, Inputs, Row, inputs_for
+from tools.gpu.zoo import MODELS, Inputs, Row, inputs_for, row_named
 
 
 def _compiled(who: str, model: Any) -> Any:
@@ -58,17 +58,19 @@ def profile(step: Callable[[], Any], rows: int = 16) -> str:
     return "\n".join(lines)
 
 
-def measure_one(name: str, mode: str, who: str, steps: int, profiled: bool = False) -> dict[str, Any]:
+def measure_one(
+    name: str, mode: str, who: str, steps: int, profiled: bool = False, device: str = "cuda"
+) -> dict[str, Any]:
     """One measurement, in this process."""
     import torch
 
     torch.manual_seed(0)
-    row, training = MODELS[name], mode == "train"
-    model = row.build().cuda().train(training)
-    inputs = inputs_for(row, "cuda", training)
+    row, training = row_named(name), mode == "train"
+    model = row.build().to(device).train(training)
+    inputs = inputs_for(row, device, training)
 
     def step(call: Any) -> Any:
-        with torch.autocast("cuda", dtype=torch.bfloat16), torch.set_grad_enabled(training):
+        with torch.autocast(device, dtype=torch.bfloat16), torch.set_grad_enabled(training):
             value = row.loss(call(**inputs)) if training else call(**inputs)
         if training:
             value.backward()
@@ -76,11 +78,11 @@ def measure_one(name: str, mode: str, who: str, steps: int, profiled: bool = Fal
 
     truth = _float64_facts(model, row, inputs, training)
     found: dict[str, Any] = {"eager_error": _distance(_facts_of(step(model), model, training), truth)}
-    torch.cuda.synchronize()
+    common.synchronize()
     call = _compiled(who, model)
     start = time.perf_counter()
     result = step(call)
-    torch.cuda.synchronize()
+    common.synchronize()
     found["cold_s"] = time.perf_counter() - start
     found["error"] = _distance(_facts_of(result, model, training), truth)
     found["error_ratio"] = found["error"] / max(found["eager_error"], 1e-30)
@@ -92,9 +94,8 @@ def measure_one(name: str, mode: str, who: str, steps: int, profiled: bool = Fal
 
     timed(call)
     for key, what in (("", call), ("eager_", model)):
-        torch.cuda.reset_peak_memory_stats()
-        found[key + "step_ms"] = 1e3 * common.measure(lambda: timed(what), repeats=steps, warm=3)  # noqa: B023
-        found[key + "peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
+        seconds, peak = common.peak_gigabytes(lambda: common.measure(lambda: timed(what), repeats=steps, warm=3))  # noqa: B023
+        found[key + "step_ms"], found[key + "peak_gb"] = 1e3 * seconds, peak
     if profiled:
         found["profile"] = profile(lambda: timed(call))
     if who == "triptych":
@@ -149,14 +150,16 @@ def _distance(mine: list[Any], truth: list[Any]) -> float:
     return (sum(squares) / max(1, len(squares))) ** 0.5
 
 
-def _run(name: str, mode: str, who: str, steps: int, seconds: float, profiled: bool) -> dict[str, Any]:
+def run(
+    name: str, mode: str, who: str, steps: int, seconds: float, profiled: bool = False, device: str = "cuda"
+) -> dict[str, Any]:
     """One measurement in a fresh process with empty caches."""
     head = {"model": name, "mode": mode, "who": who}
     with tempfile.TemporaryDirectory() as folder:
         caches = ("TRIPTYCH_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
         environment = {**os.environ, **{v: f"{folder}/{v}" for v in caches}}
         command = [sys.executable, "-m", "tools.gpu.models", "--one", f"{name}:{mode}:{who}", "--steps", str(steps)]
-        command += ["--profile"] if profiled else []
+        command += ["--device", device, *(["--profile"] if profiled else [])]
         try:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -167,13 +170,13 @@ def _run(name: str, mode: str, who: str, steps: int, seconds: float, profiled: b
     return head | {"failed": (done.stderr or done.stdout).strip()[-1500:]}
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[dict[str, Any]]) -> str:
     """One line a model and mode: step times, ratios, cold seconds, memory."""
-    table: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    pairs: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for row in rows:
-        table.setdefault((row["model"], row["mode"]), {})[row["who"]] = row
+        pairs.setdefault((row["model"], row["mode"]), {})[row["who"]] = row
     lines = []
-    for (model, mode), found in table.items():
+    for (model, mode), found in pairs.items():
         ours, peer = (found.get(w, {}) for w in ("triptych", "peer"))
         eager = {k.removeprefix("eager_"): v for k, v in (peer | ours).items() if k.startswith("eager_")}
         times = [f.get("step_ms") for f in (eager, ours, peer)]
@@ -207,6 +210,7 @@ def main() -> None:
     parser.add_argument("--modes", default="infer,train")
     parser.add_argument("--who", default="triptych,peer")
     parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--device", default="cuda")
     parser.add_argument("--without", default="", help="names of passes to leave out, separated by commas")
     parser.add_argument("--profile", action="store_true", help="show where a step's time goes")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
@@ -214,7 +218,8 @@ def main() -> None:
     if given.one:
         try:
             name, mode, who = given.one.split(":")
-            print("RESULT " + json.dumps(measure_one(name, mode, who, given.steps, given.profile)), flush=True)
+            found = measure_one(name, mode, who, given.steps, given.profile, given.device)
+            print("RESULT " + json.dumps(found), flush=True)
         except Exception:
             traceback.print_exc()
             sys.exit(1)
@@ -227,7 +232,7 @@ def main() -> None:
             for name in given.models.split(","):
                 if clock.left < 15:
                     continue
-                rows.append(_run(name, mode, who, given.steps, clock.left - 5, given.profile))
+                rows.append(run(name, mode, who, given.steps, clock.left - 5, given.profile, given.device))
                 shown = {k: v for k, v in rows[-1].items() if k not in ("fallbacks", "profile")}
                 print(json.dumps(shown)[:1200], flush=True)
                 if "profile" in rows[-1]:
@@ -235,7 +240,7 @@ def main() -> None:
                 if given.out:
                     Path(given.out).mkdir(parents=True, exist_ok=True)
                     (Path(given.out) / "models.json").write_text(json.dumps(rows, indent=1))
-    print(_table(rows))
+    print(table(rows))
 
 
 if __name__ == "__main__":

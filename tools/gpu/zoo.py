@@ -100,6 +100,30 @@ MODELS: dict[str, Row] = {
 }
 
 
+def _tiny_bert() -> torch.nn.Module:
+    import transformers
+
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=512, **sizes, **dropout))
+
+
+def _perceptron() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 8))
+
+
+TINY: dict[str, Row] = {
+    "tiny-bert": Row(_tiny_bert, partial(_tokens, 2, 16, 512), _language_loss),
+    "perceptron": Row(_perceptron, lambda device: {"input": torch.randn(4, 32, device=device)}, _image_loss),
+}
+"""Small enough to try the scripts on a CPU."""
+
+
+def row_named(name: str) -> Row:
+    """The model of a name, of either table."""
+    return MODELS.get(name) or TINY[name]
+
+
 def inputs_for(row: Row, device: str, training: bool) -> Inputs:
     """The keyword arguments of a step: without labels where nothing is learned."""
     inputs = row.inputs(device)
