@@ -237,6 +237,11 @@ def test_products_that_leave_the_graph_have_memory_of_their_own():
     assert counts["concatenate_products"] == 0
 
 
+def test_large_products_stay_apart():
+    counts, _ = check(seeded(Projections()), torch.randn(3, 100, 8))
+    assert counts["concatenate_products"] == 0
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_no_transposed_or_unpacked_weight_is_left(dtype):
     module = seeded(block(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5, bias=False))).to(dtype)
@@ -312,6 +317,15 @@ def test_a_sum_that_broadcasts_is_left_to_kernels():
     module.forward = lambda x: module.a(x) + x.mean((2, 3), keepdim=True)
     counts, _ = check(module, torch.randn(2, 6, 5, 7))
     assert counts["fuse_post_operations"] == 0
+
+
+def test_activations_whose_result_is_read_by_loops_are_part_of_these():
+    module = seeded(Residual()).to(torch.bfloat16)
+    x = torch.randn(2, 6, 5, 7, dtype=torch.bfloat16)
+    for activation, count in ((F.silu, 0), (F.relu, 1)):
+        module.forward = lambda x, activation=activation: activation(module.a(x)) * x
+        counts, compiled = check(module, x)
+        assert counts["fuse_post_operations"] == count
 
 
 def test_an_activation_of_something_read_twice_is_left_to_kernels():

@@ -1,7 +1,7 @@
 """Activations and sums behind a packed convolution or product, done by the library as it writes the result.
 
-It pays where nothing else would read or write the result: one pass over memory less. A chain of more loops than that
-stays with our kernels, which do it all in one pass.
+It pays where no kernel would read the result anyway: one pass over memory less. What is computed further by loops stays
+with our kernels, but for activations that cost next to nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import torch
 from torch.fx import Node
 
 from triptych_inductor.freezing.constants import VIEWS, Constants, only_reader
+from triptych_inductor.lowering.products import feeds_a_loop
 
 aten = torch.ops.aten
 
@@ -51,6 +52,8 @@ def _fuse(constants: Constants, node: Node) -> int:
         seen, reader = reader, only_reader(reader)
     post = None if reader is None else _activation(reader)
     if reader is None or post is None or not _same(seen, reader):
+        return 0
+    if reader.target not in CHEAP and feeds_a_loop(reader):
         return 0
     node.args = (*node.args[:-3], *post)
     reader.replace_all_uses_with(seen)
@@ -100,6 +103,8 @@ ACTIVATIONS: dict[Any, Any] = {
     aten.hardtanh.default: _clamp,
     aten.leaky_relu.default: _leaky_relu,
 }
+
+CHEAP = frozenset({aten.relu.default, aten.hardtanh.default, aten.leaky_relu.default})
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""Products of one matrix with several constant ones are one product."""
+"""Products of one matrix with several constant ones are one product, where they are small.
+
+With few rows a call costs more than its arithmetic (BERT, 128 rows: 0.97 of the time); large products are as fast on
+their own, and attention reads columns of a wide matrix more slowly (ViT, 400 rows: 1.03).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from torch.fx import Node
 from triptych_inductor.freezing.constants import Constants
 
 aten = torch.ops.aten
+MOST_ROWS = 256
 
 
 def concatenate_products(constants: Constants) -> int:
@@ -44,6 +49,9 @@ def _key(constants: Constants, node: Node) -> Any:
     if parts is None or any(user.op == "output" for user in node.users):
         return None
     left, right, bias = parts
+    rows = node.meta["val"].shape[0]
+    if type(rows) is int and rows > MOST_ROWS:
+        return None
     weight, shift = constants.value(right), constants.value(bias)
     if weight is None or (bias is not None and (shift is None or shift.shape != weight.shape[1:])):
         return None

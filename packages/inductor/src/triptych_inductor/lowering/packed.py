@@ -30,6 +30,10 @@ def packed_product(ctx: Context, *args: Any) -> Any:
     return extern_call(ctx, *args)
 
 
-for _name, _rule in (("_convolution_pointwise", packed_convolution), ("_linear_pointwise", packed_product)):
-    if hasattr(torch.ops.mkldnn, _name):  # torch may be built without oneDNN
-        register_lowering(getattr(torch.ops.mkldnn, _name))(_rule)
+_RULES = {"_convolution_pointwise": packed_convolution, "_linear_pointwise": packed_product}
+
+PACKED = frozenset(getattr(torch.ops.mkldnn, name) for name in _RULES if hasattr(torch.ops.mkldnn, name))
+"""The calls; none where torch was built without oneDNN."""
+
+for _packet in PACKED:
+    register_lowering(_packet)(_RULES[_packet.__name__])

@@ -20,6 +20,7 @@ from triptych_inductor.loops import ops
 from triptych_inductor.loops.table import FLOAT
 from triptych_inductor.lowering.common import pointwise
 from triptych_inductor.lowering.externs import EXTERNS
+from triptych_inductor.lowering.packed import PACKED
 from triptych_inductor.lowering.registry import Context, find_lowering, register_lowering
 
 aten = torch.ops.aten
@@ -48,7 +49,7 @@ def addmm(ctx: Context, x: LazyTensor, a: LazyTensor, b: LazyTensor, *, beta: An
         if _needs_eagers_rows(ctx, padded):
             return padded.in_pieces(x)
         return pointwise(ops.add, padded.product(), x, dtype=ctx.dtype)
-    if x.ndim == 1 and x.dtype in FLOAT and _feeds_a_loop(ctx.node):
+    if x.ndim == 1 and x.dtype in FLOAT and feeds_a_loop(ctx.node):
         # torch copies the bias into the result first; added by the kernel that reads the product it costs nothing.
         product = _out_call(ctx, "torch.mm", (a, b), {})
         return pointwise(ops.add, product, x, dtype=ctx.dtype)
@@ -150,10 +151,10 @@ def _needs_eagers_rows(ctx: Context, padded: _Padding) -> bool:
     """Whether the result would only be copied, because it leaves the graph."""
     if not padded.has_odd_rows or padded.size[0] < 2 * PIECE_ROWS:
         return False
-    return leaves_graph(ctx.node) and not _feeds_a_loop(ctx.node)
+    return leaves_graph(ctx.node) and not feeds_a_loop(ctx.node)
 
 
-def _feeds_a_loop(node: FxNode) -> bool:
+def feeds_a_loop(node: FxNode) -> bool:
     """Whether some user of the result, behind views, is computed by loops."""
     return reaches(node, _is_computed_by_loops)
 
@@ -165,4 +166,5 @@ def _is_computed_by_loops(node: FxNode) -> bool:
 _OWN_KERNELS = frozenset(
     {aten.mm, aten.bmm, aten.convolution, aten.addmm, aten.baddbmm, aten.mv, aten.clone, aten.cat}
     | {getattr(aten, name) for name in EXTERNS if hasattr(aten, name)}
+    | PACKED
 )
