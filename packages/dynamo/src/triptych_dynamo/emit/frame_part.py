@@ -30,6 +30,7 @@ from triptych_dynamo.emit.continuation import (
 from triptych_dynamo.emit.kept_objects import keep_in_cells
 from triptych_dynamo.emit.pops import BRANCH_EFFECTS, operands_of
 from triptych_dynamo.emit.trampoline import Resume
+from triptych_dynamo.interpreter.held import generator_locals
 from triptych_dynamo.interpreter.version import LOOP
 from triptych_dynamo.values.checkpoint import AloneValue, runs_alone
 from triptych_dynamo.values.null import HANDLING, NULL
@@ -80,6 +81,7 @@ class FramePart:
         self._alone: dict[Value, Value] = {}
         self.kinds: tuple[Slot, ...] = tuple(_KINDS.get(value, Slot.OBJECT) for value in frame.stack)
         self.live = analysis.live_variables(self.instructions)
+        self.held = frozenset(generator_locals(frame))
         hidden = set(frame.code.co_cellvars)
         self.names = tuple(name for name in sorted(self.live_locals(self.start)) if name not in hidden)
 
@@ -90,9 +92,14 @@ class FramePart:
 
     # -- what is alive -----------------------------------------------------------------------------------------------
     def live_locals(self, position: int) -> list[str]:
-        """Locals that are set now and may be read from `position` on."""
-        wanted = self.live[self.instructions[position]]
+        """Locals that are set now and may be read from `position` on, or are held on to."""
+        wanted = self.live[self.instructions[position]] | self.held
         return [name for name in self.frame.bound_locals() if name in wanted]
+
+    def _unset(self) -> set[str]:
+        """What the breaking instruction takes away from the locals."""
+        breaking = self.instructions[self.last]
+        return {breaking.argval} if breaking.opname == "DELETE_FAST" and not self.awaits else set()
 
     def stack_values(self) -> list[Value]:
         """Per slot the value that is carried over: of a HANDLING slot the exception that is being handled."""
@@ -216,7 +223,7 @@ class FramePart:
                 code += build.store_fast(stack_name(slot))
         code += stop_handling(successor.stack)
         hidden = self.frame.code.co_cellvars
-        wanted = self.live[self.instructions[successor.position]].difference(hidden)
+        wanted = (self.live[self.instructions[successor.position]] | self.held - self._unset()).difference(hidden)
         bound = {*self.frame.bound_locals(), *filter(None, successor.stored)}
         names = tuple(sorted(bound & wanted))
         layout = Layout(self.frame.code, successor.position, successor.stack, names)

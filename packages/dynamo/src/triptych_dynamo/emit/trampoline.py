@@ -30,9 +30,15 @@ class Resume:
         self.args = args
 
     def run(self) -> Any:
-        """Run the rest, once; callers up the stack may hold on to this object, but not to what was alive in it."""
+        """Run the rest, once; callers up the stack may hold on to this object, but not to what was alive in it.
+
+        Nor may a local of this frame, which the traceback of an exception may keep for longer.
+        """
+        return self.function(*self._taken())
+
+    def _taken(self) -> tuple[Any, ...]:
         args, self.args = self.args, ()
-        return self.function(*args)
+        return args
 
 
 def finish(pending: Any) -> Any:

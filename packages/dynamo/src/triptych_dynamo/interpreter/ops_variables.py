@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from triptych_dynamo.bytecode.tables import FACTS
 from triptych_dynamo.interpreter.handlers import op
+from triptych_dynamo.interpreter.held import holds_real
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.cells import CellValue
 from triptych_dynamo.values.generators import GeneratorValue
@@ -39,6 +40,12 @@ def load_common_constant(frame: Frame, instruction: Instruction) -> None:
 def pop_top(frame: Frame, instruction: Instruction) -> None:
     drop(frame, frame.stack[-1])
     frame.stack.pop()
+
+
+def let_go(frame: Frame, name: str) -> None:
+    """A local is about to be set or deleted: a generator made before the graph, held by it, may end."""
+    if holds_real(frame, name):
+        frame.unsupported("generator", "a generator made before the graph is dropped")
 
 
 def drop(frame: Frame, value: Value) -> None:
@@ -82,6 +89,7 @@ def load_fast(frame: Frame, instruction: Instruction) -> None:
 
 @op("STORE_FAST")
 def store_fast(frame: Frame, instruction: Instruction) -> None:
+    let_go(frame, instruction.argval)
     value = frame.stack.pop()
     if value is NULL or isinstance(value, CellValue):  # what LOAD_FAST_AND_CLEAR saved
         restore_local(frame, instruction.argval, value)
@@ -94,6 +102,7 @@ def delete_fast(frame: Frame, instruction: Instruction) -> None:
     if instruction.argval not in frame.locals:
         text = f"cannot access local variable '{instruction.argval}' where it is not associated with a value"
         frame.raise_python(UnboundLocalError, text)
+    let_go(frame, instruction.argval)
     del frame.locals[instruction.argval]
 
 

@@ -90,7 +90,12 @@ class GeneratorValue(Value):
     @property
     def has_an_end_to_run(self) -> bool:
         """Whether dropping the generator now would run code of it, such as a `finally` block."""
-        return self.started and not self.finished and runs_when_dropped(self.frame)
+        return self.started and not self.finished and (runs_when_dropped(self.frame) or self._holds_another())
+
+    def _holds_another(self) -> bool:
+        """Whether the suspended frame holds a generator that would run its end, such as what `yield from` is at."""
+        held = (*self.frame.stack, *self.frame.locals.values())
+        return any(isinstance(value, GeneratorValue) and value.has_an_end_to_run for value in held)
 
     def next_item(self, tx: Frame) -> Value | None:
         """The next value, or None at the end."""

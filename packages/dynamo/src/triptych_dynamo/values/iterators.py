@@ -6,6 +6,7 @@ any value, `iterate` steps through any value from Python.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterator
 from collections.abc import Iterator as IteratorABC
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,9 @@ def _reconstruct_rest(cg: Writer, items: list[Value]) -> None:
     cg.call(1)
 
 
+_DEQUE_ITERATOR = type(iter(collections.deque()))
+
+
 class SequenceIterator(IteratorValue):
     """Over a live list, tuple or deque: sees items that are added while it runs."""
 
@@ -99,6 +103,12 @@ class SequenceIterator(IteratorValue):
     def reconstruct(self, cg: Writer) -> None:
         if self.exhausted:
             return _reconstruct_rest(cg, [])
+        if self.cls is _DEQUE_ITERATOR:  # has no `__setstate__`, but may start anywhere
+            cg.load_object(self.cls)
+            cg.load(self.sequence)
+            cg.load_const(self.index)
+            cg.call(2)
+            return None
         cg.load_object(iter)
         cg.load(self.sequence)
         cg.call(1)

@@ -1,0 +1,176 @@
+"""When the end of a suspended generator runs: as in plain Python, where the program lets go of it, breaks or not."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+
+import pytest
+import torch
+import triptych_dynamo
+from triptych_dynamo import disable
+
+
+@disable
+def say(log, what):
+    log.append(what)
+
+
+def closing(t, log):
+    try:
+        yield t
+    finally:
+        log.append("closed")
+
+
+def delegating(t, log):
+    yield from closing(t, log)
+
+
+def held_to_the_end(x, log, make):
+    kept = make(x, log)
+    log.append(next(kept))
+    say(log, 1)
+    log.append(2)
+
+
+def in_a_block(x, log, make):
+    with torch.no_grad():
+        kept = make(x, log)
+        log.append(next(kept))
+        say(log, 1)
+    log.append(4)
+
+
+def behind_finally(x, log, make):
+    try:
+        kept = make(x, log)
+        log.append(next(kept))
+    finally:
+        say(log, 1)
+
+
+def deleted(x, log, make):
+    kept = make(x, log)
+    log.append(next(kept))
+    say(log, 1)
+    log.append(2)
+    del kept
+    log.append(3)
+
+
+def set_anew(x, log, make):
+    kept = make(x, log)
+    log.append(next(kept))
+    say(log, 1)
+    kept = 5
+    log.append(kept)
+
+
+def held_twice(x, log, make):
+    kept = make(x, log)
+    log.append(next(kept))
+    other = kept
+    say(log, 1)
+    del kept
+    log.append(2)
+    other = None
+    log.append(other)
+
+
+def in_a_loop(x, log, make):
+    for i in range(2):
+        kept = make(x, log)
+        log.append(next(kept))
+        if i:
+            say(log, 1)
+        log.append(5)
+
+
+def _inner(x, log, make):
+    kept = make(x, log)
+    log.append(next(kept))
+    say(log, 1)
+    return x + 1
+
+
+def in_a_callee(x, log, make):
+    log.append(_inner(x, log, make))
+    log.append(_inner(x, log, make))
+
+
+def beside_a_handler(x, log, make):
+    kept = make(x, log)
+    log.append(next(kept))
+    try:
+        raise ValueError("a")
+    except ValueError:
+        say(log, 3)
+    log.append(4)
+
+
+def beside_a_break_and_handler(x, log, make):
+    kept = make(x, log)
+    log.append(next(kept))
+    try:
+        say(log, 1)
+        raise ValueError("a")
+    except ValueError:
+        say(log, 3)
+    log.append(4)
+
+
+def left_loop(x, log, make):
+    for t in make(x, log):
+        log.append(t)
+        break
+    log.append(3)
+
+
+PROGRAMS = [
+    *(held_to_the_end, in_a_block, behind_finally, deleted, set_anew, held_twice, in_a_loop, in_a_callee),
+    *(beside_a_handler, beside_a_break_and_handler, left_loop),
+]
+
+
+@pytest.fixture(autouse=True)
+def without_collector():
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("make", [closing, delegating])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_end_runs_when_it_does_in_plain_python(program, make):
+    plain, compiled = [], []
+    program(torch.ones(1), plain, make)
+    triptych_dynamo.optimize("eager")(program)(torch.ones(1), compiled, make)
+    assert compiled == plain and "closed" in plain
+
+
+def test_an_iterator_of_a_deque_goes_on_behind_a_break():
+    def program(x, log):
+        steps = iter(collections.deque([x, x + 1]))
+        first = next(steps)
+        say(log, 1)
+        return first, next(steps)
+
+    assert triptych_dynamo.optimize("eager")(program)(torch.ones(1), []) == (torch.ones(1), torch.full((1,), 2.0))
+
+
+def test_tensors_as_keys_of_a_cache():
+    def program(x, log):
+        @functools.cache
+        def scaled(t, by=2):
+            say(log, by)
+            return t * by
+
+        return scaled(x), scaled(x), scaled(t=x, by=3)
+
+    compiled = triptych_dynamo.optimize("eager")(program)
+    for start in (1.0, 2.0):
+        plain_log, log = [], []
+        x = torch.full((3,), start)
+        assert torch.stack(compiled(x, log)).equal(torch.stack(program(x, plain_log))) and log == plain_log == [2, 3]
