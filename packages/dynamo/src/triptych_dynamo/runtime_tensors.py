@@ -24,6 +24,12 @@ def returned_leaf(data: torch.Tensor, cls: type) -> torch.Tensor:
     return data.requires_grad_() if cls is torch.Tensor else cls(data)  # type: ignore[no-any-return]
 
 
+def as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory and history of a tensor of a subclass as a plain tensor; nothing of the subclass runs."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.as_subclass(tensor, torch.Tensor)
+
+
 def as_class(data: torch.Tensor, cls: type) -> torch.Tensor:
     """A parameter without gradients, or a tensor of a subclass, of a graph's result."""
     if issubclass(cls, torch.nn.Parameter):

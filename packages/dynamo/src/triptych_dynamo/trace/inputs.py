@@ -47,6 +47,21 @@ class Inputs:
         self._real[value] = obj
         return value
 
+    def subclass(self, obj: torch.Tensor, source: Source, plain_source: Source) -> TensorValue:
+        """A tensor of a subclass, read at `source`; the graph is given what `plain_source` makes of it."""
+        with torch._C.DisableTorchFunctionSubclass():
+            is_leaf = obj.is_leaf
+            plain = torch.Tensor._make_subclass(torch.Tensor, obj, obj.requires_grad)
+        fake = self.trace.shapes.fake_input(plain, None)
+        if not is_leaf:
+            with torch.enable_grad():
+                fake = fake.view_as(fake)
+        self.guard(obj, fake, source)
+        value = TensorValue(self.trace.graph.add_input(plain_source, fake), fake, type(obj), source)
+        self.trace.graph.by_fake[id(fake)] = (fake, value)
+        self._real[value] = obj
+        return value
+
     def guard(self, obj: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
         """The facts of a tensor that the trace relies on."""
         sizes = tuple(size if isinstance(size, int) else None for size in fake.shape)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.polyfills import reductions
-from triptych_dynamo.values import numbers, tensor_items
+from triptych_dynamo.values import numbers
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import constant_of, fold, is_not_implemented, is_scalar, supports, type_name
 from triptych_dynamo.values.symbolic import SymbolicValue
@@ -146,6 +146,11 @@ def _dispatch(tx: Frame, left: Value, right: Value, method: str, reflected: str)
     return result
 
 
+def _redefined(value: Value, *methods: str) -> bool:
+    """Whether the value is a tensor of a class of the program that has one of the methods itself."""
+    return isinstance(value, TensorValue) and any(map(value.redefines, methods))
+
+
 def computed(tx: Frame, function: Callable[..., Any], *operands: Value) -> Value | None:
     """The result where the operands are numbers that Python computes before the graph runs, a float among them."""
     if numbers.has_number(operands) and all(map(numbers.is_number, operands)):
@@ -167,8 +172,13 @@ def binary(tx: Frame, symbol: str, left: Value, right: Value) -> Value:
     number = computed(tx, row.function, left, right)
     if number is not None:
         return number
+    if _redefined(left, row.method) or _redefined(right, row.reflected):
+        return _binary_by_methods(tx, row, left, right, symbol)
     if _graph_operands(left, right):
-        return graph_operator(tx, row.function, [left, right])
+        result = graph_operator(tx, row.function, [left, right])
+        if is_not_implemented(result):
+            tx.raise_python(TypeError, _operand_error(symbol, left, right))
+        return result
     return _binary_by_methods(tx, row, *_known_beside_text(tx, left, right), symbol)
 
 
@@ -307,7 +317,7 @@ def contains(tx: Frame, item: Value, container: Value) -> Value:
 def get_item(tx: Frame, container: Value, key: Value) -> Value:
     """`container[key]`."""
     if isinstance(container, TensorValue):
-        return tensor_items.get(tx, container, key)
+        return container.call_method(tx, "__getitem__", [key], {})
     if is_scalar(container) and not isinstance(container.as_constant(), type):
         return fold(tx, operator.getitem, [container.as_constant(), constant_of(tx, key, "an index")])
     if not supports(container, "__getitem__"):
@@ -318,7 +328,7 @@ def get_item(tx: Frame, container: Value, key: Value) -> Value:
 def set_item(tx: Frame, container: Value, key: Value, item: Value) -> None:
     """`container[key] = item`."""
     if isinstance(container, TensorValue):
-        tensor_items.store(tx, container, key, item)
+        container.call_method(tx, "__setitem__", [key, item], {})
         return
     if not supports(container, "__setitem__"):
         tx.raise_python(TypeError, f"'{type_name(container)}' object does not support item assignment")

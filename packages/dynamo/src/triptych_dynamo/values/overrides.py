@@ -80,15 +80,22 @@ for _cls in torch_names("_C.DisableTorchFunction", "_C.DisableTorchFunctionSubcl
 def overriding(value: Value) -> bool:
     """Whether the value's class has a `__torch_function__` of its own."""
     if isinstance(value, TensorValue):
-        return not value.cls.__module__.startswith("torch.") and value.cls is not torch.Tensor
+        if value.cls is torch.Tensor or value.cls.__module__.startswith("torch."):
+            return False
+        return attributes.defines(value.cls, _NAME) is not attributes.defines(torch.nn.Parameter, _NAME)
     if not isinstance(value, ObjectValue):
         return False
     found = attributes.defines(value.cls, _NAME)
     return isinstance(getattr(found, "__func__", found), FunctionType)
 
 
-def dispatch(tx: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
-    """The result of the override that takes the call; None when none does."""
+def dispatch(
+    tx: Frame, function: Value, args: list[Value], kwargs: dict[str, Value], *, is_operator: bool = False
+) -> Value | None:
+    """The result of the override that takes the call; None when nothing overrides.
+
+    Where all decline, that is a TypeError, or for an operator the constant NotImplemented.
+    """
     modes = tx.trace.function_modes
     if modes.disabled:
         return None
@@ -110,6 +117,8 @@ def dispatch(tx: Frame, function: Value, args: list[Value], kwargs: dict[str, Va
         result = tx.call(owner.get_attr(tx, _NAME), packed)
         if not is_constant_equal(result, NotImplemented):
             return result
+    if is_operator:
+        return tx.constant(NotImplemented)
     names = ", ".join(value.python_type().__name__ for value in operands)
     return tx.raise_python(
         TypeError, f"no implementation found for a function of torch on types that implement it: {names}"
@@ -179,7 +188,9 @@ def operator_call(tx: Frame, run: Callable[..., Any], operands: list[Value]) -> 
     if not tx.trace.function_modes.active and not any(overriding(value) for value in operands):
         return None
     function = function_of(run, *[_real(value) for value in operands])
-    return dispatch(tx, tx.wrap(function, None), operands, {})
+    if len(operands) == 2 and not isinstance(operands[0], TensorValue):  # a reflected operator is the tensor's
+        operands = operands[::-1]
+    return dispatch(tx, tx.wrap(function, None), operands, {}, is_operator=True)
 
 
 def method_call(tx: Frame, tensor: TensorValue, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
@@ -220,7 +231,7 @@ class GetterValue(Value):
 
 def attribute_read(tx: Frame, tensor: TensorValue, name: str) -> Value | None:
     """An attribute that C computes as an override sees it; None for any other."""
-    if not tx.trace.function_modes.active:
+    if not tx.trace.function_modes.active and (tx.trace.function_modes.disabled or not overriding(tensor)):
         return None
     if not isinstance(attributes.defines(torch.Tensor, name), GetSetDescriptorType) or name.startswith("__"):
         return None
@@ -236,10 +247,7 @@ def _as_subclass(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict
     cls = args[0].as_constant()
     if not (isinstance(cls, type) and issubclass(cls, torch.Tensor)):
         return tx.unsupported("subclass", f"as_subclass({cls!r})")
-    plain = attributes.defines(cls, "__new__") is attributes.defines(torch.Tensor, "__new__")
-    if not plain or attributes.defines(cls, "__torch_dispatch__") is not attributes.defines(
-        torch.Tensor, "__torch_dispatch__"
-    ):
+    if attributes.defines(cls, "__torch_dispatch__") is not attributes.defines(torch.Tensor, "__torch_dispatch__"):
         return tx.unsupported("subclass", f"a tensor of class {cls.__qualname__}")
     made = tx.call_graph("view_as", [tensor, tensor])
     assert isinstance(made, TensorValue)

@@ -10,10 +10,11 @@ from torch import fx
 
 from triptych_dynamo.runtime_tensors import as_class
 from triptych_dynamo.sources import GradSource
-from triptych_dynamo.values import scalars
+from triptych_dynamo.values import attributes, scalars
 from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.common import ABSENT, lookup
 from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.opaque import describe, wrap_opaque_tensor
+from triptych_dynamo.values.opaque import PLAIN_CLASSES, describe, wrap_opaque_tensor
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.symbolic import SymbolicValue
 
@@ -95,10 +96,13 @@ class TensorValue(Value):
 
     # -- attributes ----------------------------------------------------------------------------------------------------
     def get_attr(self, tx: Frame, name: str) -> Value:
-        if tx.trace.function_modes.stack:
+        if tx.trace.function_modes.stack or self.cls not in PLAIN_CLASSES:
             overridden = OVERRIDES["attribute"](tx, self, name)
             if overridden is not None:
                 return overridden
+        own = self._own_attribute(tx, name)
+        if own is not None:
+            return own
         tx.trace.autograd_read |= name in _AUTOGRAD
         if name in _FACTS:
             return tx.constant(getattr(self.fake, name))
@@ -112,6 +116,20 @@ class TensorValue(Value):
         if callable(static):
             return TensorMethod(self, name)
         return tx.unsupported("attribute", f"attribute {name!r} of a tensor")
+
+    def redefines(self, name: str) -> bool:
+        """Whether a class of the program has the attribute."""
+        if self.cls in PLAIN_CLASSES:
+            return False
+        owner, raw = lookup(self.cls, name)
+        return raw is not ABSENT and owner is not object and (owner.__module__ or "").partition(".")[0] != "torch"
+
+    def _own_attribute(self, tx: Frame, name: str) -> Value | None:
+        """What a class of the program adds to tensors."""
+        if not self.redefines(name):
+            return None
+        owner, raw = lookup(self.cls, name)
+        return attributes.bind(tx, self, owner, raw, name)
 
     def _instance_attribute(self, tx: Frame, name: str) -> Value:
         """What the program itself put on a tensor object."""
@@ -127,6 +145,13 @@ class TensorValue(Value):
 
     # -- calls ---------------------------------------------------------------------------------------------------------
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        own = self._own_attribute(tx, name)
+        if own is not None:
+            return tx.call(own, args, kwargs)
+        return self.call_c_method(tx, self.cls, name, args, kwargs)
+
+    def call_c_method(self, tx: Frame, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """A method that torch gives tensors, or what overrides it."""
         tx.trace.autograd_read |= name in _AUTOGRAD
         overridden = OVERRIDES["method"](tx, self, name, args, kwargs)
         if overridden is not None:
@@ -147,7 +172,7 @@ class TensorValue(Value):
     def iterate(self, tx: Frame) -> Iterator[Value]:
         if self.fake.ndim == 0:
             tx.raise_python(TypeError, "iteration over a 0-d tensor")
-        rows = tx.call_graph("unbind", [self, 0])
+        rows = self.call_method(tx, "unbind", [ConstantValue(0)], {})
         return rows.iterate(tx)
 
     def size(self, tx: Frame, dim: int) -> Value:

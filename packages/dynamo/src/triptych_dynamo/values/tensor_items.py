@@ -13,7 +13,7 @@ from triptych_dynamo.values import scalars
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.symbolic import SymbolicValue
-from triptych_dynamo.values.tensor import TensorValue
+from triptych_dynamo.values.tensor import METHODS, TensorValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
@@ -46,6 +46,19 @@ def store(tx: Frame, tensor: TensorValue, key: Value, value: Value) -> None:
         tx.call_graph(operator.setitem, [tensor, _whole(key, items), value])
     else:
         tx.call_graph("copy_" if isinstance(value, TensorValue) else "fill_", [get(tx, tensor, key), value])
+
+
+def _get_method(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return get(tx, tensor, args[0])
+
+
+def _store_method(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    store(tx, tensor, *args)
+    return ConstantValue(None)
+
+
+METHODS["__getitem__"] = _get_method
+METHODS["__setitem__"] = _store_method
 
 
 def _with_numbers(tx: Frame, key: Value) -> list[Item] | None:
