@@ -266,13 +266,15 @@ def aot_backend(
     decompositions: dict[Any, Any] | None = None,
     unsupported: str = "eager",
     on_plan: Callable[[RuntimePlan], None] | None = None,
+    lazy_backward: bool = True,
 ) -> Callable[..., Callable[..., Any]]:
     """A backend, `backend(gm, example_inputs) -> callable`, of compilers of ATen graphs; options as of `aot_function`.
 
     Parameters and buffers that `gm` itself holds become inputs behind those of the graph. `unsupported` says what
     becomes of a graph
     that has no functional form: "eager" (it runs as it is, with one warning that names the op and the line) or "raise".
-    `on_plan` is given the `RuntimePlan` of each graph before its compilers run.
+    `on_plan` is given the `RuntimePlan` of each graph before its compilers run. `lazy_backward`: the backward graph is
+    compiled at the first backward; False: at once.
 
     Example:
         >>> backend = aot_backend(lambda graph, inputs: graph)
@@ -287,6 +289,7 @@ def aot_backend(
             "inference_compiler": inference_compiler,
             "partition_fn": partition_fn,
             "on_plan": on_plan,
+            "lazy_backward": lazy_backward,
         }
         try:
             return _compile_graph(gm, example_inputs, options, decompositions or {})

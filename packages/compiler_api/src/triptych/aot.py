@@ -1,35 +1,50 @@
 """`aot_compile`: one call of a compiled function, with its guards, as something that is saved and loaded as a whole.
 
-The program comes from `precompile`, so it is data and holds no weights; the guards are those that the capture of the
-function gives, as far as another process can check them. Nothing is pickled.
+It is data: the captured graph with its kernels (`aot_graph`), where its inputs are read, what the function does after
+the graph (it makes its result and changes objects), and the guards, as far as another process can check them. It holds
+no weights, and nothing is pickled.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import inspect
 import io
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import triptych_dynamo
-from torch import nn
 from triptych_aot_autograd import PlanError
 from triptych_aot_autograd.runtime import plan_json
-from triptych_dynamo.guards.portable import check_portable, guards_from_json, guards_to_json, required_globals
+from triptych_dynamo import sources
+from triptych_dynamo.codec import NotPortable, make_codec
+from triptych_dynamo.emit.ending import run_ending
+from triptych_dynamo.export.ending_json import any_class, ending_from_json, ending_to_json, sources_of
+from triptych_dynamo.guards.facts import Guard, ShapeFact, TensorFacts
+from triptych_dynamo.guards.portable import (
+    PortableReader,
+    check_portable,
+    guards_from_json,
+    guards_to_json,
+    required_globals,
+    source_from_json,
+    source_to_json,
+)
 from triptych_inductor import ArtifactError
 from triptych_inductor.container import pack, unpack
 
+from triptych import aot_graph
 from triptych.errors import PrecompileError, TriptychError
-from triptych.precompile.capture import MakeFxTracer, make
-from triptych.precompile.program import Program
+from triptych.pipelines import code_options
 from triptych.settings import Settings
 
 FORMAT = "triptych.aot_compile"
-VERSION = 1
+VERSION = 2
 MAGIC = b"TRIPTYCH-AOT\n"
 BACKENDS = {None: "inductor", "inductor": "inductor", "eager": "eager", "aot_eager": "eager"}
 
@@ -54,26 +69,27 @@ class AOTCompiledFunction:
         self.__signature__ = _signature_from(header["signature"])
         self.guards: list[Any] = header["guards"]
         self._facts = guards_from_json(self.guards)
+        self._inputs = [(name, source_from_json(source)) for name, source in header["inputs"]]
+        self._outputs: list[str] = header["outputs"]
+        self._ending = ending_from_json(make_codec(), header["ending"], any_class)
         environment.require(required_globals(self._facts), header["externals"])
-        namespace: dict[str, Any] = {"__name__": f"triptych.aot.{self.__name__}"}
-        exec(compile(header["source"], f"<{self.__qualname__}>", "exec"), namespace)
-        self._program: Program = namespace["program"]
-        self._program.attach(kernels)
+        self._graph = aot_graph.load(aot_graph.KeptGraph(header["graph"], kernels))
         self._checks = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it. Raises GuardCheckError, which names the guard that does not hold."""
         variables = self._bound(args, kwargs)
-        if self._checks:
-            failure = self._failure(variables)
-            if failure is not None:
-                raise GuardCheckError(f"guard check failed, reason: {failure}")
-        externals = [self._environment.external(name) for name in self._header["externals"]]
-        return self._program(*externals, *variables.values())
+        failure = self._failure(variables, self._facts if self._checks else list(filter(_binds_kernels, self._facts)))
+        if failure is not None:
+            raise GuardCheckError(f"guard check failed, reason: {failure}")
+        read = PortableReader(variables, self._environment.f_globals, self._environment.cells)
+        given = {name: read(source) for name, source in self._inputs}
+        results = self._graph(*given.values())
+        return run_ending(self._ending, {**given, **dict(zip(self._outputs, results, strict=True))}, read)
 
     def guard_check(self, *args: Any, **kwargs: Any) -> bool:
         """Whether a call with these arguments would pass the guards."""
-        return self._failure(self._bound(args, kwargs)) is None
+        return self._failure(self._bound(args, kwargs), self._facts) is None
 
     def disable_guard_check(self) -> None:
         """Calls are no longer checked against the guards; what kernels rely on (sizes, dtypes) still is."""
@@ -102,18 +118,17 @@ class AOTCompiledFunction:
             raise PrecompileError(f"the compiled function is damaged: {error}") from error
         if (header.get("format"), header.get("version")) != (FORMAT, VERSION):
             raise PrecompileError("the compiled function was written by another version")
-        names = _module_globals(header["module"]) if f_globals is None else f_globals
-        return AOTCompiledFunction(header, kernels, _Environment(names, {}, external_data or {}))
+        names, cells = _surroundings(header)
+        environment = _Environment(names if f_globals is None else f_globals, cells, external_data or {})
+        return AOTCompiledFunction(header, kernels, environment)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         bound = self.__signature__.bind(*args, **kwargs)
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def _failure(self, variables: dict[str, Any]) -> str | None:
-        found = check_portable(
-            self._facts, variables, f_globals=self._environment.f_globals, cells=self._environment.cells
-        )
+    def _failure(self, variables: dict[str, Any], facts: list[Guard]) -> str | None:
+        found = check_portable(facts, variables, f_globals=self._environment.f_globals, cells=self._environment.cells)
         return None if found is None else found[1]
 
     def __repr__(self) -> str:
@@ -132,22 +147,13 @@ class _Environment:
         self.cells = {**cells, **{name: types.CellType(value) for name, value in external.items()}}
 
     def require(self, names: set[str], externals: list[str]) -> None:
-        """Raises KeyError for a global, or a module of the closure, that is not there."""
+        """Raises KeyError for a global, or an object of the closure, that is not there."""
         for name in sorted(names):
             if name not in self.f_globals and name not in self._external:
                 raise KeyError(f"the compiled function checks the global {name!r}, which f_globals lacks")
         for name in externals:
-            self.external(name)
-
-    def external(self, name: str) -> Any:
-        """A module that the function reads from its closure or globals."""
-        if name in self._external:
-            return self._external[name]
-        if name in self.cells:
-            return self.cells[name].cell_contents
-        if name in self.f_globals:
-            return self.f_globals[name]
-        raise KeyError(f"the compiled function uses {name!r}: pass it as external_data={{{name!r}: ...}}")
+            if name not in self.cells:
+                raise KeyError(f"the compiled function uses {name!r}: pass it as external_data={{{name!r}: ...}}")
 
 
 def aot_compile(
@@ -155,37 +161,51 @@ def aot_compile(
 ) -> AOTCompiledFunction:
     """Compiles `fn` for calls like the example.
 
-    fn: a Python function. settings: of `triptych.compile`; `fullgraph` is needed. example: (arguments, keyword
-        arguments). The function does not run.
+    fn: a Python function. settings: of `triptych.compile`; `fullgraph` is needed, `dynamic=True` leaves sizes open.
+        example: (arguments, keyword arguments). The function does not run.
     Raises: TriptychError without `fullgraph` or for a backend that makes nothing to keep; GraphBreakError where the
         function is not one graph; PrecompileError where it is none that can be kept.
     """
     backend = _checked(settings)
     args, kwargs = _taken_apart(example)
     graph = triptych_dynamo.capture(fn, dynamic=settings.dynamic)(*args, **kwargs)
-    if graph.effects:
-        raise PrecompileError(f"the function changes objects besides tensors ({', '.join(graph.effects)}): return them")
-    signature = inspect.signature(fn, follow_wrapped=False)
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
+    if isinstance(graph.result, str):
+        raise PrecompileError(f"what the function returns or changes has no form as data: {graph.result}")
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
-    externals = _modules_read(fn, cells)
-    environment = _Environment(fn.__globals__, cells, {})
-    program = _as_positional(fn, signature, len(externals))
-    values = (*map(environment.external, externals), *bound.arguments.values())
-    artifact, _ = make(program, values, MakeFxTracer(), backend)
+    read = [graph.sources[node.name] for node in graph.lifted.graph.nodes if node.op == "placeholder"]
+    try:
+        places = {
+            "inputs": [[name, source_to_json(graph.sources[name])] for name in graph.inputs],
+            "ending": ending_to_json(make_codec(), graph.result, {}, any_class),
+            "guards": [_without_folder(row) for row in guards_to_json(graph.guards)],
+        }
+    except NotPortable as error:
+        raise PrecompileError(f"the function cannot be kept: {error}") from error
+    kept = aot_graph.build(graph.lifted, backend, code_options(settings))
     header = {
         "format": FORMAT,
         "version": VERSION,
         "name": fn.__name__,
         "qualname": fn.__qualname__,
         "module": fn.__module__,
-        "signature": _signature_to(signature),
-        "source": artifact.source,
-        "guards": [_without_folder(row) for row in guards_to_json(graph.guards)],
-        "externals": externals,
+        "cells": list(fn.__code__.co_freevars),
+        "signature": _signature_to(inspect.signature(fn, follow_wrapped=False)),
+        "outputs": graph.outputs,
+        "externals": _cells_read([*read, *sources_of(graph.result)]),
+        "graph": kept.facts,
+        **places,
     }
-    return AOTCompiledFunction(header, artifact.kernels, environment)
+    return AOTCompiledFunction(header, kept.kernels, _Environment(fn.__globals__, cells, {}))
+
+
+def _cells_read(places: Iterable[sources.Source]) -> list[str]:
+    """Names of the closure that are read."""
+    return sorted({place.root.name for place in places if isinstance(place.root, sources.CellSource)})
+
+
+def _binds_kernels(guard: Guard) -> bool:
+    """Whether compiled code reads memory wrongly where the guard does not hold."""
+    return isinstance(guard.value, (TensorFacts, ShapeFact))
 
 
 def load_compiled_function(
@@ -212,8 +232,6 @@ def load_compiled_function(
 def _checked(settings: Settings) -> str:
     if not settings.fullgraph:
         raise TriptychError("aot_compile keeps one whole graph: compile with fullgraph=True")
-    if settings.dynamic:
-        raise TriptychError("aot_compile keeps one set of sizes: compile without dynamic=True")
     if not (settings.backend is None or settings.backend in BACKENDS):
         raise TriptychError(f"aot_compile keeps what 'inductor' or 'eager' make, not what {settings.backend!r} makes")
     return BACKENDS[settings.backend]  # type: ignore[index]
@@ -223,33 +241,6 @@ def _taken_apart(example: Any) -> tuple[tuple, dict[str, Any]]:
     if not (isinstance(example, tuple) and len(example) == 2 and isinstance(example[1], Mapping)):
         raise TypeError("aot_compile takes a pair of arguments and keyword arguments: ((x, y), {})")
     return tuple(example[0]), dict(example[1])
-
-
-def _modules_read(fn: Any, cells: Mapping[str, types.CellType]) -> list[str]:
-    """Names of modules that the function reads from its closure or its globals."""
-    found = [name for name, cell in cells.items() if isinstance(cell.cell_contents, nn.Module)]
-    return found + [n for n in fn.__code__.co_names if isinstance(fn.__globals__.get(n), nn.Module)]
-
-
-def _as_positional(fn: Callable[..., Any], signature: inspect.Signature, skip: int) -> Callable[..., Any]:
-    """`fn` as a function of all its parameters' values in order, behind `skip` modules that it finds by itself."""
-    kinds = [(p.name, p.kind) for p in signature.parameters.values()]
-
-    def program(*values: Any) -> Any:
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
-        for (name, kind), value in zip(kinds, values[skip:], strict=True):
-            if kind is inspect.Parameter.VAR_POSITIONAL:
-                args += value
-            elif kind is inspect.Parameter.VAR_KEYWORD:
-                kwargs |= value
-            elif kind is inspect.Parameter.KEYWORD_ONLY:
-                kwargs[name] = value
-            else:
-                args.append(value)
-        return fn(*args, **kwargs)
-
-    return program
 
 
 def _without_folder(row: dict[str, Any]) -> dict[str, Any]:
@@ -279,6 +270,16 @@ def _signature_from(rows: list[Any]) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _module_globals(name: str) -> Mapping[str, Any]:
+def _surroundings(header: dict[str, Any]) -> tuple[Mapping[str, Any], dict[str, types.CellType]]:
+    """Globals and closure of the function, where this process has it; a wrapper has those of its own definition."""
+    name = header["module"]
+    if name not in sys.modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     module = sys.modules.get(name)
-    return vars(module) if module is not None else {}
+    found: Any = module
+    for part in header["qualname"].split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, types.FunctionType) and list(found.__code__.co_freevars) == header["cells"]:
+        return found.__globals__, dict(zip(header["cells"], found.__closure__ or (), strict=True))
+    return (vars(module) if module is not None else {}), {}

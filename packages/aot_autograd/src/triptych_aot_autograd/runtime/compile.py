@@ -70,12 +70,14 @@ def compile_joint(
     inference_compiler: Compiler | None = None,
     partition_fn: Callable[..., Partition] | None = None,
     on_plan: Callable[[RuntimePlan], None] | None = None,
+    lazy_backward: bool = True,
     **partition_options: Any,
 ) -> Callable[..., tuple]:
     """A callable `(*primals) -> tuple of flat outputs` that behaves like the traced function.
 
     A region whose inputs overlap in memory that it writes runs as the original function, without being compiled.
-    on_plan: is given the run-time plan, before a compiler runs.
+    on_plan: is given the run-time plan, before a compiler runs. lazy_backward: the backward is compiled when it is first
+    used.
     """
     facts = joint.facts
     if facts.overlapping_mutation:
@@ -89,7 +91,10 @@ def compile_joint(
     if partition.backward is None:
         return bind(plan, compile_graph(inference_compiler or fw_compiler, partition.forward), eager=joint.eager)
     backward = LazyBackward(bw_compiler or fw_compiler, partition.backward)
-    return bind(plan, compile_graph(fw_compiler, partition.forward), backward, eager=joint.eager)
+    forward = compile_graph(fw_compiler, partition.forward)
+    if not lazy_backward:
+        backward.compile()
+    return bind(plan, forward, backward, eager=joint.eager)
 
 
 def _eager(joint: JointGraph, reason: str) -> Callable[..., tuple]:

@@ -2,7 +2,8 @@
 
 Reading a file never runs code that the file chooses: a row calls only methods of builtin containers, makes only
 containers and objects of plain data (data classes, named tuples, subclasses of builtin containers, without running
-their initialisers), and prints, logs or warns.
+their initialisers), and prints, logs or warns. Who executes what a file holds anyway may allow objects of any class
+(`any_class`), made without their initialisers as well.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from triptych_dynamo.guards.portable import source_from_json, source_to_json
 from triptych_dynamo.runtime_output import warn_above, warn_at
 from triptych_dynamo.sources import Source
 
+Allowed = Callable[[type], bool]
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
 _CHANGING = ("__setitem__", "__delitem__", "clear", "update", "extend", "append", "move_to_end")
 _LOGGED = ("debug", "info", "warning", "error", "critical", "log")
@@ -57,11 +59,16 @@ def _is_result_tuple(cls: Any) -> bool:
     return isinstance(cls, type) and cls.__module__ == "torch.return_types" and issubclass(cls, tuple)
 
 
-def _object_to_json(codec: Codec, obj: Any) -> Json:
+def any_class(cls: type) -> bool:
+    """For files that are trusted: every class that an import finds."""
+    return True
+
+
+def _object_to_json(codec: Codec, obj: Any, allowed: Allowed) -> Json:
     if isinstance(obj, Callable) and obj in _NAMES:  # type: ignore[arg-type]
         return ["callable", _NAMES[obj]]
     if isinstance(obj, type):
-        if not is_data_class(obj):
+        if not allowed(obj):
             raise NotPortable(f"the graph's result has a {obj.__qualname__}, which only the program can make")
         return ["class", name_of(obj)]
     if callable(obj):
@@ -69,7 +76,7 @@ def _object_to_json(codec: Codec, obj: Any) -> Json:
     return ["const", codec.encode(obj)]
 
 
-def _object_from_json(codec: Codec, kind: str, data: Json) -> Row:
+def _object_from_json(codec: Codec, kind: str, data: Json, allowed: Allowed) -> Row:
     if kind == "callable":
         if data not in _CALLABLES:
             raise NotPortable(f"{data} is nothing that may follow a graph")
@@ -77,34 +84,35 @@ def _object_from_json(codec: Codec, kind: str, data: Json) -> Row:
     if kind == "const":
         return ("const", codec.decode(data))
     cls = resolve(data)
-    if not isinstance(cls, type) or not is_data_class(cls):
+    if not isinstance(cls, type) or not allowed(cls):
         raise NotPortable(f"{data} is no class of plain data")
     return ("object", cls)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
-def ending_to_json(codec: Codec, rows: Ending, brought: dict[Source, str]) -> Json:
+def ending_to_json(codec: Codec, rows: Ending, brought: dict[Source, str], allowed: Allowed = is_data_class) -> Json:
     """The rows as lists.
 
     Args:
         brought: names of the tensors that the file brings along, by their source.
+        allowed: of which classes objects may be made.
     """
     _check_calls(rows)
-    return [_row_to_json(codec, row, brought) for row in rows]
+    return [_row_to_json(codec, row, brought, allowed) for row in rows]
 
 
-def _row_to_json(codec: Codec, row: Row, brought: dict[Source, str]) -> Json:
+def _row_to_json(codec: Codec, row: Row, brought: dict[Source, str], allowed: Allowed) -> Json:
     kind, *rest = row
     if kind == "const":
         return [kind, codec.encode(rest[0])]
     if kind == "object":
-        return _object_to_json(codec, rest[0])
+        return _object_to_json(codec, rest[0], allowed)
     if kind == "source":
         return ["brought", brought[rest[0]]] if rest[0] in brought else [kind, source_to_json(rest[0])]
     return list(row)
 
 
-def ending_from_json(codec: Codec, data: Json) -> Ending:
+def ending_from_json(codec: Codec, data: Json, allowed: Allowed = is_data_class) -> Ending:
     """The inverse of `ending_to_json`.
 
     Raises:
@@ -113,7 +121,7 @@ def ending_from_json(codec: Codec, data: Json) -> Ending:
     rows: Ending = []
     for kind, *rest in data:
         if kind in ("const", "callable", "class"):
-            rows.append(_object_from_json(codec, kind, rest[0]))
+            rows.append(_object_from_json(codec, kind, rest[0], allowed))
         elif kind == "source":
             rows.append((kind, source_from_json(rest[0])))
         else:

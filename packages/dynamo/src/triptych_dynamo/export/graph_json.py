@@ -21,6 +21,7 @@ from triptych_dynamo._torch_compat import (
     enable_python_dispatcher,
     make_fake_mode,
     new_symbol,
+    symbolic_float,
     symbolic_int,
 )
 from triptych_dynamo.codec import Codec, Json, NotPortable, make_codec, name_of, resolve
@@ -140,6 +141,8 @@ def _input_to_json(codec: Codec, val: Any, symbols: dict[Any, int]) -> Json:
         }
     if isinstance(val, (int, torch.SymInt)):
         return {"number": _size_to_json(val, symbols)}
+    if isinstance(val, torch.SymFloat) and val.node.expr.is_Symbol and val.node.has_hint():
+        return {"float": val.node.hint}
     raise NotPortable(f"an input that is a {type(val).__name__}")
 
 
@@ -202,6 +205,8 @@ class _Loader:
     def _input(self, data: Json) -> Any:
         if "number" in data:
             return self._size(data["number"])
+        if "float" in data:
+            return symbolic_float(self.env, data["float"], f"saved_float_{len(self.nodes)}")[1]
         with self.fake_mode, torch.enable_grad():
             val = torch.empty_strided(
                 [self._size(size) for size in data["sizes"]],

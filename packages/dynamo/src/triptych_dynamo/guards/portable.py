@@ -11,6 +11,7 @@ form; they are listed as dropped, with the reason.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,12 @@ class Namespace:
     """In place of a globals dictionary: the module's name, `OWN` for that of the captured function."""
 
     module: str
+
+
+@functools.cache
+def _namespace(module: str) -> Namespace:
+    """The one of a module: sources that are pinned to it are equal."""
+    return Namespace(module)
 
 
 def guards_to_json(guards: Sequence[Guard]) -> list[Json]:
@@ -110,12 +117,9 @@ class PortableReader(Reader):
         self.f_globals = f_globals
         self.cells = cells or {}
 
-    def __call__(self, source: s.Source) -> Any:
-        """The value; raises `Unreadable`."""
-        root = source.root
-        if isinstance(root, s.PinnedSource) and isinstance(root.value, Namespace) and root not in self.known:
-            self.known[root] = self._namespace(root.value.module)
-        return super().__call__(source)
+    def pinned(self, value: Any) -> Any:
+        """The globals of a module for its `Namespace`."""
+        return self._namespace(value.module) if isinstance(value, Namespace) else value
 
     def _namespace(self, module: str) -> Mapping[str, Any]:
         if module == OWN:
@@ -194,7 +198,7 @@ def source_from_json(data: Json) -> Any:
         return None
     kind, *fields = data
     if kind == "globals":
-        return s.PinnedSource(Namespace(fields[0]), "G" if fields[0] == OWN else f"G({fields[0]})")
+        return s.PinnedSource(_namespace(fields[0]), "G" if fields[0] == OWN else f"G({fields[0]})")
     if kind == "pinned":
         return s.PinnedSource(CODEC.decode(fields[0]), fields[1])
     if kind not in _SOURCES:

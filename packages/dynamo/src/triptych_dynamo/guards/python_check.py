@@ -68,6 +68,10 @@ class Reader:
                     raise Unreadable(f"{step} cannot be read ({type(error).__name__}: {error})") from error
         return self.known[source]
 
+    def pinned(self, value: Any) -> Any:
+        """The object that a source holds on to."""
+        return value
+
     def cell(self, name: str) -> CellType:
         """The closure's cell of a free variable."""
         return dict(zip(self.fn.__code__.co_freevars, self.fn.__closure__ or (), strict=True))[name]
@@ -95,7 +99,7 @@ def _item(reader: Reader, step: Any, base: Any) -> Any:
 _STEPS: dict[type, Callable[[Reader, Any, Any], Any]] = {
     LocalSource: lambda reader, step, base: reader.variables[step.name],
     CellSource: lambda reader, step, base: reader.cell(step.name),
-    PinnedSource: lambda reader, step, base: step.value,
+    PinnedSource: lambda reader, step, base: reader.pinned(step.value),
     GlobalSource: lambda reader, step, base: base[step.name],
     AttrSource: lambda reader, step, base: getattr(base, step.name),
     GradSource: lambda reader, step, base: base.grad,
@@ -127,8 +131,6 @@ def equal_exactly(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(map(equal_exactly, left, right))
     if type(left) in (set, frozenset):
         return left == right and _typed(left) == _typed(right)
-    if isinstance(left, torch.Tensor):  # as the key of a dictionary: it is itself and nothing else
-        return False
     return bool(left == right)
 
 
