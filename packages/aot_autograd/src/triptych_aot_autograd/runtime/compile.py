@@ -76,8 +76,8 @@ def compile_joint(
     """A callable `(*primals) -> tuple of flat outputs` that behaves like the traced function.
 
     A region whose inputs overlap in memory that it writes runs as the original function, without being compiled.
-    on_plan: is given the run-time plan, before a compiler runs. lazy_backward: the backward is compiled when it is first
-    used.
+    on_plan: is given the run-time plan, before a compiler runs. lazy_backward: the backward is compiled when it is
+    first used.
     """
     facts = joint.facts
     if facts.overlapping_mutation:

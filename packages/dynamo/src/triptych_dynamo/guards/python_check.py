@@ -131,6 +131,8 @@ def equal_exactly(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(map(equal_exactly, left, right))
     if type(left) in (set, frozenset):
         return left == right and _typed(left) == _typed(right)
+    if isinstance(left, torch.Tensor):  # as the key of a dictionary: it is itself and nothing else
+        return False
     return bool(left == right)
 
 
