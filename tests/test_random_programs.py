@@ -1,32 +1,68 @@
 """Random programs, plain against compiled: those whose differences were bugs once, and a few new ones."""
 
 import pytest
+import torch
 
-from tools.random_programs import runner, shrink, writer
+from tools.random_programs import programs, runner, shrink
+from tools.random_programs.runner import Case
 
-ONCE_WRONG = [80, 145, 431, 703, 2399]
+ONCE_WRONG = [(80, 1), (145, 1), (431, 1), (703, 1), (2399, 1), (30330, 1)]
+NEW = [*((seed, 1) for seed in range(7000, 7008)), *((seed, 2) for seed in range(7000, 7012))]
 
 
-@pytest.mark.parametrize("seed", [*ONCE_WRONG, *range(7000, 7012)])
-def test_compiled_is_plain(seed):
-    assert runner.difference(seed) == ""
+@pytest.mark.parametrize(("seed", "edition"), [*ONCE_WRONG, *NEW])
+def test_compiled_is_plain(seed, edition):
+    assert runner.difference(Case(seed, edition)) == ""
 
 
 @pytest.mark.parametrize("seed", [9000, 9001])
 def test_whole_stack(seed):
-    assert runner.difference(seed, "triptych") == ""
+    assert runner.difference(Case(seed, 1, "triptych")) == ""
 
 
-def test_a_program_is_its_seed():
-    assert writer.write_program(5) == writer.write_program(5) != writer.write_program(6)
+@pytest.mark.parametrize("edition", [1, 2])
+def test_a_program_is_its_seed(edition):
+    write = programs.write_program
+    assert write(5, edition) == write(5, edition) != write(6, edition)
 
 
 def test_a_wrong_compiler_is_seen_and_shrunk(monkeypatch):
-    def compiler(backend):
-        return lambda fn: lambda x, y, log: [log.append("extra"), fn(x, y, log)][1]
+    def compiler(backend, tally):
+        return lambda fn: lambda log, **given: [log.append("extra"), fn(log=log, **given)][1]
 
     monkeypatch.setattr(runner, "compiler", compiler)
-    text = writer.write_program(3)
-    assert "call 0, state" in runner.difference_of(text, "eager", False)
-    small = shrink.shrink(text, lambda candidate: bool(runner.difference_of(candidate, "eager", False)))
+    case = Case(3, 1)
+    assert "call 0, state" in runner.difference(case)
+    prelude, _ = programs.split(case.text)
+    small = shrink.shrink(case.text, lambda candidate: bool(runner.difference(case, candidate)))
     assert small.count("\n") < 8
+    assert "call 0, state" in runner.difference(case, prelude + small + "\n")
+
+
+def test_wrong_gradients_are_seen(monkeypatch):
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    def compiler(backend, tally):
+        def run(log, x, **given):
+            log.append(Wrong.apply(x))
+            return x
+
+        return lambda fn: run
+
+    text = programs.split(Case(3, 1).text)[0] + "def main(x, y, log):\n    log.append(x.clone())\n    return x\n"
+    monkeypatch.setattr(runner, "compiler", compiler)
+    assert "gradients" in runner.difference(Case(3, 1), text)
+
+
+def test_a_program_that_does_not_end_is_no_difference(monkeypatch):
+    monkeypatch.setattr(runner, "PLAIN_SECONDS", 0.2)
+    tally = runner.Tally()
+    text = programs.split(Case(3, 1).text)[0] + "def main(x, y, log):\n    while True:\n        pass\n"
+    assert runner.difference(Case(3, 1), text, tally) == "" and tally.too_long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import types
@@ -36,7 +37,7 @@ class Encoder:
     def _content(self, obj: Any) -> Any:
         if isinstance(obj, torch.Tensor):
             return self._tensor(obj)
-        if isinstance(obj, (list, tuple)):
+        if isinstance(obj, (list, tuple, collections.deque)):
             return [self.encode(item) for item in obj]
         if isinstance(obj, dict):
             return [(self.encode(key), self.encode(value)) for key, value in obj.items()]
@@ -46,7 +47,9 @@ class Encoder:
             return [self.encode(obj.args), self.encode(vars(obj))]
         if isinstance(obj, _BY_NAME):
             return getattr(obj, "__qualname__", getattr(obj, "__name__", ""))
-        return self.encode(vars(obj)) if hasattr(obj, "__dict__") else repr(type(obj))
+        slots = [name for kind in type(obj).__mro__ for name in getattr(kind, "__slots__", ())]
+        held = [(name, self.encode(getattr(obj, name, None))) for name in slots]
+        return [*held, self.encode(vars(obj)) if hasattr(obj, "__dict__") else repr(type(obj))]
 
     def _tensor(self, tensor: torch.Tensor) -> Any:
         storage = tensor.untyped_storage().data_ptr()
@@ -56,40 +59,66 @@ class Encoder:
         return (*facts, place, tensor.storage_offset(), repr(values))
 
 
-def run(text: str, transform: Callable[[Any], Any], requires_grad: bool, calls: int = 3) -> list[Any]:
+def run(
+    text: str, transform: Callable[[Any], Any], arguments: Callable[[int, dict[str, Any]], dict[str, Any]], calls: int
+) -> list[Any]:
     """The outcomes of some calls of the program's `main`, in one process state of its own.
 
     Args:
         text: the program.
         transform: gives the callable that runs in place of `main`.
-        requires_grad: of the inputs.
+        arguments: of a call, given its index and the program's global names.
+        calls: how many.
     """
     namespace: dict[str, Any] = {"__name__": "random_program"}
     exec(compile(text, "<random program>", "exec", dont_inherit=True), namespace)
     main = transform(namespace["main"])
-    outcomes = []
-    for call in range(calls):
-        shift = -1.5 if call == calls - 1 else 0.0
-        x = (torch.tensor([0.5, 1.0, -2.0], dtype=torch.float64) + shift).requires_grad_(requires_grad)
-        y = torch.tensor([3.0, -1.0, 0.25], dtype=torch.float64)
-        outcomes.append(_call(main, x, y, namespace))
-    return outcomes
+    return [_call(main, arguments(call, namespace), namespace) for call in range(calls)]
 
 
-def _call(main: Any, x: torch.Tensor, y: torch.Tensor, namespace: dict[str, Any]) -> Any:
+def _call(main: Any, given: dict[str, Any], namespace: dict[str, Any]) -> Any:
     log: list[Any] = []
     printed = io.StringIO()
     error = None
     with contextlib.redirect_stdout(printed):
         try:
-            result = main(x, y, log)
+            result = main(log=log, **given)
         except Exception as raised:
             result, error = None, raised
     encoder = Encoder()
-    state = [result, log, x, y, namespace["STATE"], namespace["Box"].made]
+    state = [result, log, list(given.values()), _world(namespace)]
     ending = (type(error).__name__, str(error), _chain(error)) if error is not None else None
     modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled())
-    return {"state": encoder.encode(state), "error": ending, "printed": printed.getvalue(), "modes": modes}
+    seen = {"state": encoder.encode(state), "error": ending, "printed": printed.getvalue(), "modes": modes}
+    return {**seen, "gradients": _gradients([result, log], given["x"])}
+
+
+def _world(namespace: dict[str, Any]) -> list[Any]:
+    """What a program may have changed besides its arguments."""
+    names = ("STATE", "TOTAL", "NET", "LOG_OF_NET")
+    attributes = (("Box", "made"), ("Slot", "limit"), ("Counted", "depth"), ("Trouble", "seen"))
+    there = [namespace.get(name) for name in names]
+    return [*there, *(getattr(namespace.get(owner), name, None) for owner, name in attributes)]
+
+
+def _gradients(results: list[Any], x: torch.Tensor) -> Any:
+    """The gradient of everything a call gave, as data."""
+    found: list[torch.Tensor] = []
+    waiting = list(results)
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, (list, tuple)):
+            waiting.extend(item)
+        elif isinstance(item, torch.Tensor) and item.requires_grad and item.is_floating_point():
+            found.append(item)
+    if not found or not x.requires_grad:
+        return None
+    try:
+        total = sum((item.sum() for item in found), torch.zeros((), dtype=torch.float64))
+        (gradient,) = torch.autograd.grad(total, [x], allow_unused=True, retain_graph=True)
+    except RuntimeError as error:
+        return str(error)
+    return repr(gradient)
 
 
 def _chain(error: BaseException | None) -> list[str]:

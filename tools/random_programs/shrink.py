@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
-from tools.random_programs.writer import PRELUDE
+from tools.random_programs.programs import is_program, split
 
 
 def shrink(text: str, differs: Callable[[str], bool]) -> str:
@@ -15,14 +14,15 @@ def shrink(text: str, differs: Callable[[str], bool]) -> str:
         text: the program.
         differs: whether a program (that compiles) still shows the difference.
     """
-    lines = text[len(PRELUDE) :].strip("\n").split("\n")
+    prelude, main = split(text)
+    lines = main.strip("\n").split("\n")
     changed = True
     while changed:
         changed = False
         index = len(lines) - 1
         while index > 0:
             for candidate in _without(lines, index):
-                if _is_program(candidate) and differs(PRELUDE + "\n" + "\n".join(candidate) + "\n"):
+                if is_program("\n".join(candidate)) and differs(prelude + "\n".join(candidate) + "\n"):
                     lines, changed = candidate, True
                     break
             index = min(index, len(lines)) - 1
@@ -44,10 +44,3 @@ def _without(lines: list[str], index: int) -> list[list[str]]:
         block.append(lines[:index] + [line[shift:] for line in lines[index + 1 : end]] + lines[end:])
         block.append(lines[:index] + lines[index + 1 :])
     return block
-
-
-def _is_program(lines: list[str]) -> bool:
-    with contextlib.suppress(SyntaxError):
-        compile("\n".join(lines), "<candidate>", "exec")
-        return True
-    return False

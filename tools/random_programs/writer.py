@@ -1,4 +1,4 @@
-"""`write_program(seed)`: the text of a random program, the same for the same seed."""
+"""`ProgramWriter`: the text of a random program, the same for the same seed and grammar."""
 
 from __future__ import annotations
 
@@ -6,23 +6,10 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from tools.random_programs import grammar
+from tools.random_programs.editions import Grammar
 
-PRELUDE = (Path(__file__).parent / "prelude.py").read_text()
 _HOLE = re.compile(r"\{\{|\}\}|\{([=+!]?)([A-Z]|c|s)([^{}]*)\}")
-_FIRST = [
-    "T = x",
-    "T = y",
-    "I = 3",
-    "S = 'ab'",
-    "L = [x, y]",
-    "N = [1, 2]",
-    "D = {'a': x}",
-    "O = Box(y)",
-    "F = torch.sin",
-]
 
 
 class Scope:
@@ -43,12 +30,12 @@ class ProgramWriter:
 
     Args:
         seed: decides everything.
-        size: how many statements `main` has at its outermost level.
+        grammar: what programs are made of.
     """
 
-    def __init__(self, seed: int, size: int = 9) -> None:
+    def __init__(self, seed: int, grammar: Grammar) -> None:
         self.random = random.Random(seed)
-        self.size = size
+        self.grammar = grammar
         self.lines: list[str] = []
         self.indent = 1
         self.names = 0
@@ -68,9 +55,9 @@ class ProgramWriter:
 
     def expression(self, kind: str, depth: int = 2) -> str:
         """An expression of a type."""
-        if depth <= 0 and kind in ("T", "I", "S", "L", "N", "D", "O", "F"):
+        if depth <= 0 and self.scope.of(kind):
             return self.existing(kind)
-        rows = grammar.EXPRESSIONS[kind]
+        rows = self.grammar.expressions[kind]
         return self.fill(self.pick(rows if depth > 0 else rows[:1]), depth - 1)
 
     def fill(self, template: str, depth: int) -> str:
@@ -139,9 +126,9 @@ class ProgramWriter:
     def statement(self, depth: int) -> None:
         """A statement, with blocks inside while `depth` lasts."""
         if depth > 0 and self.random.random() < 0.35:
-            getattr(self, f"write_{self.pick(grammar.BLOCKS)}")(depth - 1)
+            getattr(self, f"write_{self.pick(self.grammar.blocks)}")(depth - 1)
         else:
-            self.line(self.assigning(self.pick(grammar.STATEMENTS)))
+            self.line(self.assigning(self.pick(self.grammar.statements)))
 
     def statements(self, count: int, depth: int) -> None:
         """Statements; inside loops and generators some leave or yield."""
@@ -197,7 +184,7 @@ class ProgramWriter:
         if self.loops >= 2:
             return self.write_if(depth)
         before = {kind: list(names) for kind, names in self.scope.own.items()}
-        self.line(f"for {self.assigning(self.pick(grammar.LOOPS))}:")
+        self.line(f"for {self.assigning(self.pick(self.grammar.loops))}:")
         self._loop_body(depth)
         self.scope.own = before
 
@@ -250,7 +237,7 @@ class ProgramWriter:
 
     def write_with(self, depth: int) -> None:
         """A `with` block."""
-        manager = self.fill(self.pick(grammar.MANAGERS), 1)
+        manager = self.fill(self.pick(self.grammar.managers), 1)
         self.line(f"with {manager}:")
         self.body(depth)
 
@@ -325,16 +312,11 @@ class ProgramWriter:
 
     # -- the whole -----------------------------------------------------------------------------------------------------
     def program(self) -> str:
-        """The text."""
-        for row in _FIRST:
+        """The text of `main`."""
+        for row in self.grammar.first:
             kind, value = row.split(" = ")
             self.line(f"{self.new(kind)} = {value}")
-        self.statements(self.size, 3)
-        shown = [self.scope.own[kind][-2:] for kind in "TISLNDO"]
+        self.statements(self.grammar.size, 3)
+        shown = [self.scope.own[kind][-2:] for kind in self.grammar.shown]
         self.line(f"return [{', '.join(name for names in shown for name in names)}]")
-        return "\n".join([PRELUDE, "", "def main(x, y, log):", *self.lines, ""])
-
-
-def write_program(seed: int, size: int = 9) -> str:
-    """The program of a seed."""
-    return ProgramWriter(seed, size).program()
+        return "\n".join([f"def main({self.grammar.parameters}):", *self.lines, ""])
