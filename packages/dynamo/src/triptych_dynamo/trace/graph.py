@@ -11,8 +11,10 @@ import torch
 from torch import fx
 
 from triptych_dynamo._torch_compat import CANNOT_FAKE, enable_python_dispatcher, tensor_version
+from triptych_dynamo.trace.devices import note_devices
 from triptych_dynamo.trace.mode_facts import note_modes
 from triptych_dynamo.trace.purity import has_effect
+from triptych_dynamo.trace.refusals import refusal
 from triptych_dynamo.trace.regions import outlined
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
@@ -78,6 +80,9 @@ class GraphBuilder:
         fake_kwargs = fx.node.map_arg(graph_kwargs, fake_of)
         operands = [node for node in _nodes_in(graph_args, graph_kwargs)]
         before = [_version(node) for node in operands]
+        refused = refusal(target, fake_args, fake_kwargs)
+        if refused is not None:
+            tx.raise_python(type(refused), *refused.args)
         result = self.run_fake(tx, target, fake_args, fake_kwargs)
         self.trace.unbacked.before_node()
         kind = "call_method" if isinstance(target, str) else "call_function"
@@ -88,6 +93,7 @@ class GraphBuilder:
             node.meta["effect"] = True
         self.calls += 1
         self.grad_enabled |= torch.is_grad_enabled()
+        note_devices(tx, target, graph_args, graph_kwargs)
         self.trace.unbacked.after_node(node, result, name_of(target))
         self.trace.shapes.copies.note(target, fake_args, fake_kwargs, result, tx.user_line)
         return wrap_result(tx, node, result)
