@@ -10,6 +10,7 @@ from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import op
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.contexts import manager_of
 from triptych_dynamo.values.null import HANDLING, NULL
 from triptych_dynamo.values.type_names import TELLS_FULL_NAMES, full_name, short_name
 
@@ -80,14 +81,15 @@ def reraise(frame: Frame, instruction: Instruction) -> None:
 @op("BEFORE_WITH")
 def before_with(frame: Frame, instruction: Instruction) -> None:
     """`manager -> manager.__exit__ manager.__enter__()`."""
-    manager = frame.stack[-1]
+    given = frame.stack[-1]
     for name in ("__enter__", "__exit__"):
-        _check_special(frame, manager, name, ("__exit__",))
+        _check_special(frame, given, name, ("__exit__",))
+    manager = manager_of(frame, given)
     leave = manager.get_attr(frame, "__exit__")
     entered = manager.call_method(frame, "__enter__", [], {})
     frame.pop()
     frame.push(leave)
-    frame.push(entered)
+    frame.push(entered if manager is given else given)
 
 
 def _check_special(frame: Frame, manager: Value, name: str, told: tuple[str, ...]) -> None:

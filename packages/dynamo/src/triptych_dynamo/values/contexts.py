@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from triptych_dynamo._torch_compat import (
     enter_autocast,
@@ -65,6 +66,13 @@ class ContextValue(Value):
             self.leave(tx)
             return tx.constant(False)
         return super().call_method(tx, name, args, kwargs)
+
+
+def manager_of(tx: Frame, value: Value) -> Value:
+    """What a `with` statement over `value` enters: of a device the mode that gives it to tensors that are made."""
+    if value.python_type() is not torch.device:
+        return value
+    return tx.call(tx.wrap(DeviceContext, None), [value], {})
 
 
 class NullContextValue(ContextValue):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import overrides
 
-from triptych_dynamo._torch_compat import pop_function_mode, push_function_mode, torch_names
+from triptych_dynamo._torch_compat import function_mode_count, pop_function_mode, push_function_mode, torch_names
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, wrap_substituted
@@ -46,7 +46,13 @@ def _pop(tx: Frame) -> Value:
     )
 
 
-for _function in (push_function_mode, pop_function_mode):
+@builtin(function_mode_count)
+def _count(tx: Frame) -> Value:
+    """Modes that were entered before the graph began (guarded), and those of the region."""
+    return tx.constant(function_mode_count() + len(tx.trace.function_modes.stack))
+
+
+for _function in (push_function_mode, pop_function_mode, function_mode_count):
     wraps_object(_function)(wrap_substituted)
 
 

@@ -36,7 +36,6 @@ _QUESTIONS = torch_names(
     *(
         "_C._is_torch_function_all_disabled",
         "_C._is_torch_function_mode_enabled",
-        "_C._len_torch_function_stack",
         "_C._get_mkldnn_enabled",
     ),
     *("_C._get_cudnn_allow_tf32", "_C._get_cublas_allow_tf32", "_C._get_flash_sdp_enabled", "_C._get_math_sdp_enabled"),
