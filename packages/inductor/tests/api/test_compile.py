@@ -353,3 +353,5 @@ def test_results_a_library_leaves_out_pass_through():
     tensor = torch.randn(3, 1, 4)
     assert laid_out(tensor, (4, 99, 1)) is tensor
     assert laid_out(tensor.transpose(0, 2), (3, 3, 1)).stride() == (3, 3, 1)
+    empty = torch.empty(2, 0).t()  # as a GPU's `nonzero` gives it
+    assert laid_out(empty, (1, 0)) is empty and empty.stride() == (1, 1)
