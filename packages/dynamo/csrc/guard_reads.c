@@ -97,6 +97,11 @@ static bool read_dict_key(const Op *op, Run *run) {
     return put_new(run, op, key);
 }
 
+/* What a function that only looks at the object makes of it. */
+static bool read_derived(const Op *op, Run *run) {
+    return put_new(run, op, PyObject_CallOneArg(op->object, run->slots[op->slot]));
+}
+
 static int prepare_attribute(Op *op) {
     if (!PyUnicode_Check(op->object)) {
         PyErr_SetString(PyExc_TypeError, "an attribute's name must be a string");
@@ -121,5 +126,6 @@ const OpRow READ_ROWS[] = {
     {"index", read_index, prepare_key, true, MEMO_INDEX},
     {"item", read_item, prepare_key, true, MEMO_ITEM},
     {"dict_key", read_dict_key, NULL, true},
+    {"derived", read_derived, NULL, true},
     {NULL},
 };

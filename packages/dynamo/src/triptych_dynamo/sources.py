@@ -182,6 +182,18 @@ class GradSource(Source):
 
 
 @dataclass(frozen=True)
+class DerivedSource(Source):
+    """`function(base)`, where `function` only looks at the object; what it raises means that there is no such thing."""
+
+    __hash__ = _cached_hash
+    base: Source
+    function: Any
+
+    def __str__(self) -> str:
+        return f"({self.function} of {self.base})"
+
+
+@dataclass(frozen=True)
 class TensorSizeSource(Source):
     """`base.size(dim)`, an integer; only shape guards and symbols have it."""
 

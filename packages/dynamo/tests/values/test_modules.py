@@ -297,3 +297,22 @@ def test_graph_inputs_are_parameters():
     triptych_dynamo.optimize(backend, fullgraph=True)(call)(Tied(), X)
     placeholders = [node for node in graphs[0].graph.nodes if node.op == "placeholder"]
     assert len(placeholders) == 2, "the tied weight is one input"
+
+
+def test_data_that_stays_the_same_is_no_change():
+    layer = torch.nn.Linear(3, 3)
+
+    def program(x):
+        layer.to(torch.float32)  # gives `.data` of each parameter what it is
+        layer.bias.data = layer.bias.detach()
+        return layer(x)
+
+    assert not triptych_dynamo.explain(program)(torch.ones(2, 3)).breaks
+
+    def reshaped(x):
+        y = x + 1
+        y.data = y.view(3, 2)
+        return y
+
+    assert len(triptych_dynamo.explain(reshaped)(torch.ones(2, 3)).breaks) == 1
+    torch.testing.assert_close(triptych_dynamo.optimize("eager")(reshaped)(torch.ones(2, 3)), reshaped(torch.ones(2, 3)))

@@ -100,6 +100,12 @@ def _type(cg: Writer, source: Any) -> None:
     cg.call(1)
 
 
+def _derived(cg: Writer, source: Any) -> None:
+    cg.load_object(source.function)
+    cg.load_source(source.base)
+    cg.call(1)
+
+
 def _grad(cg: Writer, source: Any) -> None:
     cg.load_source(source.base)
     cg.load_attr("grad")
@@ -134,6 +140,7 @@ _ROWS: dict[type[s.Source], Callable[[Writer, Any], None]] = {
     s.DictKeySource: _dict_key,
     s.ContentSource: _content,
     s.TypeSource: _type,
+    s.DerivedSource: _derived,
     s.GradSource: _grad,
     s.TensorSizeSource: _tensor_method("size", True),
     s.TensorStrideSource: _tensor_method("stride", True),

@@ -22,6 +22,7 @@ from triptych_dynamo.sources import (
     AttrSource,
     CellSource,
     ContentSource,
+    DerivedSource,
     DictKeySource,
     GlobalSource,
     GradSource,
@@ -94,7 +95,8 @@ class ProgramBuilder:
 
     def _read_new(self, source: Source, guard: int) -> int:
         base = 0 if source.base is None else self.read(source.base, guard)
-        if isinstance(source, AttrSource | GradSource):  # may run code of the object's class: make sure of it first
+        # these may run code of the object's class: make sure of it first
+        if isinstance(source, AttrSource | GradSource | DerivedSource):
             for index in self.identifying.get(source.base, ()):  # type: ignore[arg-type]
                 self.check(index)
         slot = self.slots[source] = self.slot_count
@@ -174,6 +176,7 @@ _READS: dict[type, Callable[[ProgramBuilder, Any], tuple[str, int, Any]]] = {
     DictKeySource: lambda builder, source: ("dict_key", source.index, None),
     ContentSource: lambda builder, source: ("content", 0, None),
     TypeSource: lambda builder, source: ("type", 0, None),
+    DerivedSource: lambda builder, source: ("derived", 0, source.function),
 }
 
 

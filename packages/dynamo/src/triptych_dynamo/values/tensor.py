@@ -137,11 +137,27 @@ class TensorValue(Value):
 
     def set_attr(self, tx: Frame, name: str, value: Value) -> None:
         if name == "data":
-            tx.unsupported("attribute-store", "assigning to .data of a tensor")
+            if not self._is_own_memory(value):
+                tx.unsupported("attribute-store", "assigning to .data of a tensor")
+            return
         if name == "requires_grad":
             tx.call_graph("requires_grad_", [self, value])
             return
         tx.trace.tensor_attributes.store(tx, self, name, value)
+
+    def _is_own_memory(self, value: Value) -> bool:
+        """Whether `value` is this very tensor, or another over its memory in the same way: no change of `.data`."""
+        if value is self:
+            return True
+        other = value.fake if isinstance(value, TensorValue) else None
+        if other is None or other.layout is not torch.strided or self.fake.layout is not torch.strided:
+            return False
+        same = (other.dtype, other.shape, other.stride()) == (self.fake.dtype, self.fake.shape, self.fake.stride())
+        return (
+            same
+            and other.storage_offset() == self.fake.storage_offset()
+            and other.untyped_storage()._cdata == self.fake.untyped_storage()._cdata
+        )
 
     # -- calls ---------------------------------------------------------------------------------------------------------
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

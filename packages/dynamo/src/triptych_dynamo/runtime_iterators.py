@@ -1,0 +1,91 @@
+"""What is known of a real iterator without moving it: its parts, and the items that it gives next.
+
+C's iterators tell both through `__reduce__`. The functions here are read steps of sources (`DerivedSource`), so they
+are compared by what they read.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+# Iterators over what they hold: (function that remakes them, (container,), position or nothing).
+LEAVES: tuple[type, ...] = tuple(
+    type(iterator)
+    for iterator in (
+        *(iter([]), iter(()), iter(range(0)), reversed([]), iter({}), iter({}.values()), iter({}.items())),
+        *(iter(""), iter("\u00e9"), iter(b""), iter(set())),
+        *(reversed({}), reversed({}.values()), reversed({}.items())),
+    )
+)
+_BACKWARDS = type(reversed([]))
+
+
+def left(iterator: Any) -> int:
+    """How many items a leaf still gives."""
+    return operator.length_hint(iterator)
+
+
+@dataclass(frozen=True)
+class Upcoming:
+    """The item that a leaf gives after `number` others; raises LookupError where there is none."""
+
+    number: int
+
+    def __call__(self, iterator: Any) -> Any:
+        if self.number >= left(iterator):
+            raise LookupError(f"the iterator ends before item {self.number}")
+        _, (container,), *position = iterator.__reduce__()
+        start = position[0] if position else 0
+        return container[start - self.number if type(iterator) is _BACKWARDS else start + self.number]
+
+    def __str__(self) -> str:
+        return f"upcoming item {self.number}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """An iterator inside of an `enumerate`, `zip` or `map`, the function of a `map`, the number of an `enumerate`."""
+
+    number: int
+
+    def __call__(self, iterator: Any) -> Any:
+        return iterator.__reduce__()[1][self.number]
+
+    def __str__(self) -> str:
+        return f"part {self.number}"
+
+
+@dataclass(frozen=True)
+class GivesMore:
+    """A test: the leaf gives more than `number` items, or (not `more`) no more."""
+
+    number: int
+    more: bool
+
+    def __call__(self, iterator: Any) -> bool:
+        return (left(iterator) > self.number) is self.more
+
+
+@dataclass(frozen=True)
+class HasParts:
+    """A test: a `zip` or `map` of so many parts."""
+
+    count: int
+    strict: bool
+
+    def __call__(self, iterator: Any) -> bool:
+        return len(iterator.__reduce__()[1]) == self.count and is_strict(iterator) is self.strict
+
+
+def is_strict(zipped: Any) -> bool:
+    """Whether a `zip` is one of equal lengths."""
+    return len(zipped.__reduce__()) > 2
+
+
+def advance(iterator: Iterator[Any], count: int) -> None:
+    """Take so many items; one more than there are ends the iterator."""
+    for _ in range(count):
+        next(iterator, None)
