@@ -200,3 +200,58 @@ def backward_hooks_of_all_modules(net, x):
     net(x * 2).sum().backward()
     handle.remove()
     return seen, net(x).sum()
+
+
+# -- autograd's nodes --------------------------------------------------------------------------------------------------
+@construct(W)
+def name_of_a_history(w):
+    return (w * 2).grad_fn.name(), (w * w).sum()
+
+
+@construct(W, breaks="backward")
+def edge_of_a_history(w):
+    middle = w * 2
+    edge = torch.autograd.graph.get_gradient_edge(middle)
+    return torch.autograd.grad((middle**2).sum(), edge)
+
+
+@construct(W.detach())
+def bases_of_views(x):
+    y = x * 2
+    view = y.t()
+    return view._base is y, y._base is None, x._base is None, view._is_view(), y._is_view(), x.t()._base is x
+
+
+class Failing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("no gradient here")
+
+
+@construct(W)
+def function_whose_backward_raises(w):
+    return Failing.apply(w).sum()
+
+
+class TooFew(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * y
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+@construct(W)
+def function_that_gives_too_few_gradients(w):
+    return TooFew.apply(w, w * 2).sum()
+
+
+@construct(W)
+def torch_s_own_functions(w):
+    return torch.distributions.Beta(w.abs() + 0.1, w.abs() + 0.2, validate_args=False).rsample()

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node
 
 from triptych_aot_autograd import _torch_compat as compat
-from triptych_aot_autograd.errors import DataDependentError, UnsupportedOperationError
+from triptych_aot_autograd.errors import AotError, DataDependentError, UnsupportedOperationError
 from triptych_aot_autograd.facts import FunctionFacts
 from triptych_aot_autograd.graph_module import LazyGraphModule
 from triptych_aot_autograd.joint_graph import InputDesc, JointGraph, OutputDesc
@@ -30,6 +30,9 @@ from triptych_aot_autograd.tracing.provenance import line_of_error
 from triptych_aot_autograd.tracing.recorder import Recorder
 from triptych_aot_autograd.tracing.storages import adopt
 from triptych_aot_autograd.tracing.symbols import SYMBOLIC
+
+# What autograd itself says to a backward that is wrong: a value that was written over, a function's wrong gradients.
+_ERRORS_OF_PROGRAMS = ("modified by an inplace operation", "returned an incorrect number", "returned an invalid")
 
 
 @dataclass
@@ -199,11 +202,14 @@ class _JointTracer:
     def _gradients(self, outputs: list[Any], wanted: list[TracedTensor], tangents: list[TracedTensor]) -> Sequence[Any]:
         try:
             return torch.autograd.grad(outputs, wanted, tangents, allow_unused=True)
-        except RuntimeError as error:
-            if "modified by an inplace operation" not in str(error):
+        except (AotError, compat.GuardOnDataDependentSymNode):
+            raise
+        except Exception as error:
+            line = line_of_error(error)
+            if not line and not any(text in str(error) for text in _ERRORS_OF_PROGRAMS):
                 raise
             # Eager fails only if and when a backward is asked for: that is left to eager.
-            raise UnsupportedOperationError(f"the backward of this region fails in eager too: {error}") from error
+            raise UnsupportedOperationError(f"the backward of this region fails in eager too: {error}", line) from error
 
     def _tangent(self, output: GraphOutput, number: int, before: Node) -> TracedTensor:
         assert output.tensor is not None

@@ -16,6 +16,7 @@ from triptych_dynamo.runtime_tensors import new_leaf
 from triptych_dynamo.values import iterators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
+from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.classes import constructs
 from triptych_dynamo.values.common import is_constant_equal, none
 from triptych_dynamo.values.constant import ConstantValue
@@ -208,9 +209,13 @@ class HistoryValue(Value):
     def get_attr(self, tx: Frame, name: str) -> Value:
         if name == "__class__":
             return super().get_attr(tx, name)
+        if name == "name" and self.tensor.source is None:
+            return BuiltinMethodValue(self, name)
         return tx.unsupported("backward", f"reading {name!r} of a tensor's grad_fn")
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "name" and self.tensor.source is None:
+            return tx.constant(self.tensor.fake.grad_fn.name())
         if name in ("__eq__", "__ne__") and isinstance(args[0], ConstantValue):
             return ConstantValue(name == "__ne__")
         return super().call_method(tx, name, args, kwargs)
@@ -224,7 +229,37 @@ def _grad_fn(tensor: TensorValue, tx: Frame) -> Value:
     return ConstantValue(None) if tensor.fake.grad_fn is None else HistoryValue(tensor)
 
 
+def _output_number(tensor: TensorValue, tx: Frame) -> Value:
+    """Which result of its autograd node a tensor is: outside of the region that node is another one."""
+    if tensor.fake.grad_fn is not None and tensor.fake.requires_grad:
+        return tx.unsupported("backward", "reading which result of its grad_fn a tensor is")
+    return ConstantValue(0)
+
+
+def _base(tensor: TensorValue, tx: Frame) -> Value:
+    """`tensor._base`, where both are the region's own; of an argument it is known to be none."""
+    if tensor.source is not None and not tx.trace.inputs.real_tensor(tensor)._is_view():
+        tx.guard("python", tensor.source, PythonFact(_is_no_view, f"{tensor.source} is no view"))
+        if not tensor.fake._is_view():
+            return ConstantValue(None)
+    if tensor.source is not None or (tensor.fake._is_view() and id(tensor.fake._base) not in tx.trace.graph.by_fake):
+        return tx.unsupported("attribute", "reading ._base of a view from outside")
+    base = tensor.fake._base
+    return ConstantValue(None) if base is None else tx.trace.graph.by_fake[id(base)][1]
+
+
+def _is_no_view(obj: Any) -> bool:
+    return isinstance(obj, torch.Tensor) and not obj._is_view()
+
+
+def _is_view(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return ConstantValue(not is_constant_equal(_base(tensor, tx), None))
+
+
 ATTRIBUTES["grad_fn"] = _grad_fn
+ATTRIBUTES["output_nr"] = _output_number
+ATTRIBUTES["_base"] = _base
+METHODS["_is_view"] = _is_view
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------
