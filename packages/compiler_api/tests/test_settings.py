@@ -38,9 +38,9 @@ def test_suggestion_lists_what_is_close_or_everything():
     assert errors.suggestion("zzz", ["b", "a"]) == "known: a, b"
 
 
-@pytest.mark.parametrize("version", [(3, 10), (3, 14), (4, 0)])
+@pytest.mark.parametrize("version", [(3, 10), (3, 15), (4, 0)])
 def test_unsupported_python(version):
-    text = rf"triptych.compile is not supported on Python {version[0]}\.{version[1]}.*Python 3\.11 to 3\.13"
+    text = rf"triptych.compile is not supported on Python {version[0]}\.{version[1]}.*Python 3\.11 to 3\.14"
     with pytest.raises(RuntimeError, match=text):
         support.check_python(version)
 
@@ -50,7 +50,7 @@ def test_free_threaded_python():
         support.check_python((3, 13), free_threaded=True)
 
 
-@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
+@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13), (3, 14)])
 def test_supported_python(version):
     support.check_python(version, free_threaded=False)
 

@@ -8,7 +8,7 @@ import sysconfig
 from triptych.errors import UnsupportedVersionError
 
 OLDEST_PYTHON = (3, 11)
-NEWEST_PYTHON = (3, 13)
+NEWEST_PYTHON = (3, 14)
 
 
 def check_python(version: tuple[int, int] | None = None, *, free_threaded: bool | None = None) -> None:

@@ -39,6 +39,7 @@ class VersionFacts:
     small_ints: bool = False  # LOAD_SMALL_INT exists
     null_for_keywords: bool = False  # CALL_FUNCTION_EX takes keywords or NULL (else a flag says whether they are there)
     marks_branches: bool = False  # NOT_TAKEN follows each branch
+    tagged_offsets: bool = False  # the offset that a handler finds on the stack is no object
     special_methods: bool = False  # LOAD_SPECIAL twice (else BEFORE_WITH): the `__exit__` of a `with` takes two places
 
 
@@ -102,6 +103,7 @@ ROWS: dict[tuple[int, int], VersionFacts] = {
         small_ints=True,
         null_for_keywords=True,
         marks_branches=True,
+        tagged_offsets=True,
         special_methods=True,
     ),
 }

@@ -17,10 +17,12 @@ from enum import IntEnum
 from types import CodeType
 from typing import Any
 
-from triptych_dynamo.bytecode import Instruction, analysis, assemble, build, copy_instructions
+from triptych_dynamo.bytecode import ExceptionRange, Instruction, analysis, assemble, build, copy_instructions
 from triptych_dynamo.emit.own_cells import with_own_reads
 from triptych_dynamo.emit.trampoline import finish
 from triptych_dynamo.interpreter.program import program_of
+
+_RAISED = BaseException()
 
 
 class Slot(IntEnum):
@@ -29,6 +31,12 @@ class Slot(IntEnum):
     NULL = 0
     OBJECT = 1
     HANDLING = 2  # what was handled before the exception that is handled now; the latter is what is carried over
+    OFFSET = 3  # where an exception was raised, which is no object
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether an object stands for it between the code before a break and the code behind it."""
+        return self in (Slot.OBJECT, Slot.HANDLING)
 
 
 def stack_name(slot: int) -> str:
@@ -64,7 +72,7 @@ class Layout:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Parameter names of the continuation."""
-        return (*(stack_name(slot) for slot, kind in enumerate(self.stack) if kind is not Slot.NULL), *self.names)
+        return (*(stack_name(slot) for slot, kind in enumerate(self.stack) if kind.is_carried), *self.names)
 
     @property
     def is_start(self) -> bool:
@@ -134,14 +142,25 @@ def restored(layout: Layout, keep: bool) -> list[Instruction]:
         if kind is Slot.NULL:
             code.append(build.one("PUSH_NULL"))
             continue
+        if kind is Slot.OFFSET:
+            code += push_offset(slot)
+            continue
         code += build.load_set_fast(stack_name(slot))
         if kind is Slot.HANDLING:
             code += start_handling(slot, keep)
     if not keep:
         for slot, kind in enumerate(layout.stack):
-            if kind is not Slot.NULL:
+            if kind.is_carried:
                 code += build.delete_fast(stack_name(slot))
     return code
+
+
+def push_offset(depth: int) -> list[Instruction]:
+    """`-> offset`, the stack being `depth` deep before: only an exception that is caught puts one there."""
+    rest = build.pop()
+    raising = build.one("RERAISE", arg=0)
+    raising.handler = ExceptionRange(rest[0], depth, lasti=True)
+    return [*build.load_const(_RAISED), raising, *rest]
 
 
 def start_handling(slot: int, keep: bool) -> list[Instruction]:

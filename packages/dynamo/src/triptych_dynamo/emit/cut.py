@@ -11,7 +11,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING
 
 from triptych_dynamo.bytecode import Instruction, build
-from triptych_dynamo.emit.continuation import Slot, free_names_of, stack_name, start_handling
+from triptych_dynamo.emit.continuation import Slot, free_names_of, push_offset, stack_name, start_handling
 from triptych_dynamo.emit.frame_exit import set_modes
 from triptych_dynamo.emit.frame_part import FramePart
 from triptych_dynamo.emit.trampoline import Resume
@@ -19,7 +19,7 @@ from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.interpreter.root_locals import RootLocals
 from triptych_dynamo.sources import LocalSource
 from triptych_dynamo.values.contexts import BreakPolicyValue, ModeValue
-from triptych_dynamo.values.null import NULL
+from triptych_dynamo.values.null import EMPTY
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.continuation import Layout
@@ -114,11 +114,14 @@ class Cut:
     def _push_stack(self, cg: Writer) -> None:
         part = self.root
         for slot, (kind, value) in enumerate(zip(part.kinds, part.stack_values(), strict=True)):
+            if kind is Slot.OFFSET:
+                cg.emit(push_offset(slot))
+                continue
             cg.load(value)
             if slot >= part.kept:  # an operand of the breaking instruction: nothing else is to hold it
                 if value.source == LocalSource(stack_name(slot)):
                     cg.emit([*build.load_const(None), *build.store_fast(stack_name(slot))])
-            elif kind is not Slot.NULL:
+            elif kind.is_carried:
                 cg.emit([*build.copy(), *build.store_fast(stack_name(slot))])
             if kind is Slot.HANDLING:
                 cg.emit(start_handling(slot, keep=True))
@@ -146,7 +149,7 @@ class Cut:
             cg.load_object(FunctionType(code, frame.scope.namespace, code.co_name, None, kept))
         count = 0
         for value in part.stack_values():
-            if value is not NULL:
+            if value not in EMPTY:
                 cg.load(value)
                 count += 1
         if index + 1 < len(self.inner):

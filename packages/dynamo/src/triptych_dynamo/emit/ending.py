@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from triptych_dynamo.emit.writer import Writer
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.null import NULL
+from triptych_dynamo.values.null import EMPTY
 
 if TYPE_CHECKING:
     from torch import fx
@@ -75,7 +75,7 @@ class RowWriter(Writer):
     def load(self, value: Value) -> None:
         if isinstance(value, ConstantValue):
             self.load_const(value.value)
-        elif value is NULL:
+        elif value in EMPTY:
             self.cannot_rebuild("rebuild", "a call that is not finished")
         elif self._collecting is not None:
             self._collecting[value] = None

@@ -33,14 +33,14 @@ from triptych_dynamo.emit.trampoline import Resume
 from triptych_dynamo.interpreter.held import generator_locals
 from triptych_dynamo.interpreter.version import LOOP
 from triptych_dynamo.values.checkpoint import AloneValue, runs_alone
-from triptych_dynamo.values.null import HANDLING, NULL
+from triptych_dynamo.values.null import HANDLING, NULL, OFFSET
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.values.base import Value
 
 _PREFIXES = frozenset({"KW_NAMES", "PRECALL"})  # they belong to the call that follows
-_KINDS: dict[Value, Slot] = {NULL: Slot.NULL, HANDLING: Slot.HANDLING}
+_KINDS: dict[Value, Slot] = {NULL: Slot.NULL, HANDLING: Slot.HANDLING, OFFSET: Slot.OFFSET}
 ResumeCode = Callable[[Layout, bool], list[Instruction]]  # (where to go on, whether that place awaits) -> code
 
 
@@ -204,7 +204,8 @@ class FramePart:
         original = self.instructions[self.last].handler
         if original is None:
             return []
-        pushed = (Slot.OBJECT,) * (1 + original.lasti)
+        offset = Slot.OFFSET if FACTS.tagged_offsets else Slot.OBJECT
+        pushed = (*((offset,) if original.lasti else ()), Slot.OBJECT)
         position = self.frame.program.index[original.target]
         stub = self._stub(Successor(position, (*self.kinds[: original.depth], *pushed), original.depth))
         handler = ExceptionRange(stub[0], original.depth, original.lasti)
@@ -219,7 +220,7 @@ class FramePart:
         for name in successor.stored:
             code += build.store_fast(name) if name else build.pop()
         for slot in reversed(range(successor.kept, len(successor.stack))):
-            if successor.stack[slot] is not Slot.NULL:
+            if successor.stack[slot].is_carried:
                 code += build.store_fast(stack_name(slot))
         code += stop_handling(successor.stack)
         hidden = self.frame.code.co_cellvars

@@ -16,7 +16,7 @@ from triptych_dynamo.emit.continuation import Layout, assemble_part, covered, fr
 from triptych_dynamo.emit.frame_part import FramePart
 from triptych_dynamo.interpreter.program import program_of
 from triptych_dynamo.values.cells import CellValue
-from triptych_dynamo.values.null import NULL
+from triptych_dynamo.values.null import EMPTY
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -46,7 +46,7 @@ def load_generator(cg: Writer, frame: Frame, started: bool, finished: bool) -> N
         cg.load(frame.cells[name])
     cg.build("TUPLE", len(free))
     cg.call(5)
-    values = [value for value in part.stack_values() if value is not NULL]
+    values = [value for value in part.stack_values() if value not in EMPTY]
     values += [frame.locals[name] for name in part.names]
     for value in values:
         cg.load(value)

@@ -21,7 +21,7 @@ from triptych_dynamo.logs import logger
 from triptych_dynamo.sources import LocalSource, PinnedSource, Source
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.null import NULL
+from triptych_dynamo.values.null import EMPTY, NULL
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
@@ -118,7 +118,7 @@ class Writer:
 
     def prepare(self, value: Value) -> None:
         """Bring `value` into a local now, before effects change what its source gives."""
-        if isinstance(value, ConstantValue) or value is NULL or value in self._temps or value in self._bound:
+        if isinstance(value, ConstantValue) or value in EMPTY or value in self._temps or value in self._bound:
             return
         self.load(value)
         if value in self._temps:

@@ -10,7 +10,7 @@ from triptych_dynamo.emit.continuation import Layout, Slot, stack_name
 from triptych_dynamo.interpreter.root_locals import RootLocals
 from triptych_dynamo.sources import AttrSource, CellSource, ItemSource, LocalSource, Source
 from triptych_dynamo.values.cells import CellValue
-from triptych_dynamo.values.null import HANDLING, NULL
+from triptych_dynamo.values.null import HANDLING, NULL, OFFSET
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.trampoline import Resume
@@ -61,7 +61,10 @@ class Entry:
             if layout.awaits is not None and slot == len(layout.stack) - 1:
                 frame.pending_call = PendingCall(self.objects[name], self.source_of(name))
                 return
-            value = NULL if kind is Slot.NULL else frame.wrap(self.objects[name], self.source_of(name))
+            if not kind.is_carried:
+                frame.push(NULL if kind is Slot.NULL else OFFSET)
+                continue
+            value = frame.wrap(self.objects[name], self.source_of(name))
             if kind is Slot.HANDLING:
                 frame.handled.append(value)
                 value = HANDLING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from triptych_dynamo.bytecode.tables import FACTS
 from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import Signal
 from triptych_dynamo.interpreter.version import LOOP
@@ -11,6 +12,7 @@ from triptych_dynamo.values.base import NotConstant
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.exceptions import ExceptionValue
 from triptych_dynamo.values.generators import GeneratorValue
+from triptych_dynamo.values.null import OFFSET
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction
@@ -97,7 +99,7 @@ def _dispatch(frame: Frame, error: TracedException) -> bool:
         return False
     del frame.stack[handler.depth :]
     if handler.lasti:
-        frame.push(ConstantValue(instruction.offset))
+        frame.push(OFFSET if FACTS.tagged_offsets else ConstantValue(instruction.offset))
     frame.push(exception)
     if isinstance(exception, ExceptionValue):
         exception.note_handled(len(frame.trace.frames) - 1)

@@ -23,3 +23,14 @@ class HandlingValue(Value):
 
 
 HANDLING = HandlingValue()
+
+
+class OffsetValue(Value):
+    """Where an exception was raised, for the handler that raises it again: no object from 3.14 on."""
+
+    def __repr__(self) -> str:
+        return "OFFSET"
+
+
+OFFSET = OffsetValue()
+EMPTY = frozenset((NULL, OFFSET))  # no object is carried over a break for these
