@@ -43,10 +43,45 @@ def test_gives_what_the_program_gives_and_writes_both_files(paths, pair, backend
     with pc.capture(run_model, **paths, backend=backend) as cap:
         y = cap(model, x)
         assert not written(paths)
-    assert torch.equal(y, model(x)) and y.requires_grad
+    torch.testing.assert_close(y, model(x))
+    assert y.requires_grad
     assert written(paths)
     loaded = pc.load(paths["artifact_path"], paths["cache_path"])
     torch.testing.assert_close(loaded(model, x), y)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_effects_happen_once(paths, backend):
+    """Those on Python objects as well as those on tensors."""
+
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = 0
+            self.linear = nn.Linear(2, 2)
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x):
+            self.calls += 1
+            self.count += 1
+            seen.append(self.calls)
+            return nn.functional.dropout(self.linear(x), 0.5)
+
+    seen, model, x = [], Counting(), torch.ones(3, 2)
+    plain, own = copy.deepcopy(model), x.clone()
+
+    def program(model, x):
+        x.add_(1)
+        return model(x)
+
+    torch.manual_seed(5)
+    expected, state = program(plain, own), torch.get_rng_state()
+    seen.clear()
+    torch.manual_seed(5)
+    with pc.capture(program, **paths, backend=backend) as cap:
+        found = cap(model, x)
+    torch.testing.assert_close((found, x, model.count), (expected, own, plain.count))
+    assert seen == [1] and model.calls == 1 and torch.equal(torch.get_rng_state(), state)
 
 
 def test_single_use(paths, pair):

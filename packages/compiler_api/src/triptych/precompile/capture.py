@@ -18,6 +18,7 @@ from triptych_inductor import ArtifactError
 from triptych.errors import PrecompileError
 from triptych.precompile import compiling, files, source, unbacked
 from triptych.precompile.lifting import Arguments
+from triptych.precompile.loading import started
 from triptych.precompile.summary import PrecompileSummary
 from triptych.precompile.tracing import Traced, trace_program
 
@@ -111,9 +112,12 @@ class Capture:
             self._write()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Traces the program for these arguments and runs it. Once; positional arguments only.
+        """Traces the program for these arguments, and runs what came out. Once; positional arguments only.
 
-        Returns: what the program returns for them.
+        The function runs once, on stand-ins: what it does to Python objects happens there, what it does to tensors when
+        the program runs.
+
+        Returns: what the program gives for them.
         """
         if self._state != "active":
             raise PrecompileError(self._wrong_time("called"))
@@ -122,7 +126,8 @@ class Capture:
         self._state = "taken"
         with _one_at_a_time, _without_gradients(args):
             self._artifact, self.summary = make(self._fn, args, self._tracer, self._backend)
-            return self._fn(*args)
+            program = started(self._artifact.source, str(self._paths[0]), self._artifact.kernels)
+            return program(*args)
 
     def save(self) -> None:
         """Writes both files now. Raises PrecompileError outside the block, or where nothing was captured."""

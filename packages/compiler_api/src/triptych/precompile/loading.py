@@ -50,14 +50,20 @@ def load(artifact_path: str | os.PathLike[str], cache_path: str | os.PathLike[st
     backend = _checked_backend(path, text)
     kernels = files.read_kernels(Path(cache_path), text, backend)
     files.log.warning("%s is executed to load the program in it", path)
-    namespace: dict[str, Any] = {"__name__": f"triptych.precompile.loaded.{path.stem}", "__file__": str(path)}
     try:
-        exec(compile(text, str(path), "exec"), namespace)
+        made = started(text, str(path), kernels)
     except Exception as error:
         raise PrecompileError(f"the artifact {path} cannot be loaded: {type(error).__name__}: {error}") from error
+    return PrecompiledRunnable(made, text)
+
+
+def started(text: str, file: str, kernels: dict[str, bytes]) -> program.Program:
+    """The program of a source, with its kernels. file: how errors call the source."""
+    namespace: dict[str, Any] = {"__name__": f"triptych.precompile.loaded.{Path(file).stem}", "__file__": file}
+    exec(compile(text, file, "exec"), namespace)
     made: program.Program = namespace["program"]
     made.attach(kernels)
-    return PrecompiledRunnable(made, text)
+    return made
 
 
 def _checked_backend(path: Path, text: str) -> str:
