@@ -1,9 +1,9 @@
 """What it takes to start from an artifact: `python -m tools.bench_artifacts [--models mlp encoder gpt2 resnet]`.
 
-Each row is two fresh processes with empty cache folders: one captures, one loads. *capture* (tracing, code generation and
-building) is on the clock; the others are seconds of processor time of one thread, without imports, since the machine may
-do other work beside. What starting costs is *load*, and *first call* less *next call*. The peer's artifacts are those of
-`torch.compile(...).aot_compile`, which torch has since 2.10.
+Each row is two fresh processes with empty cache folders: one captures, one loads. *capture* (tracing, code generation
+and building) is on the clock; the others are seconds of processor time of one thread, without imports, since the
+machine may do other work beside. What starting costs is *load*, and *first call* less *next call*. The peer's artifacts
+are those of `torch.compile(...).aot_compile`, which torch has since 2.10.
 """
 
 from __future__ import annotations
