@@ -84,7 +84,7 @@ ARGUMENTS = [
     Row("keywords", fixed(keyword), POSITIVE, 2),
     Row("containers", fixed(containers), FLOATS, 2),
     Row("dropout", fixed(dropout_probability), [(X, p) for p in (0.1, 0.2, 0.3)], 3),
-    Row("in-text", fixed(as_text), [(X, p) for p in (0.1, 0.2, 0.3)], 3),
+    Row("in-text", fixed(as_text), [(X, p) for p in (0.1, 0.2, 0.3)], 2),
     Row("nan", fixed(lambda x, s: x * s), [(X, s) for s in (1.5, math.nan, math.nan, math.inf, 2.5, -0.0)], 4),
     Row("negative-root", fixed(lambda x, s: x * abs(s**0.5)), [(X, s) for s in (4.0, 9.0, -4.0, 16.0)], 3),
     Row("dynamic-true", fixed(lambda x, s: x * s + 1), FLOATS, 1, dynamic=True),

@@ -79,7 +79,7 @@ class Writer:
     # -- values ------------------------------------------------------------------------------------------------------
     def load(self, value: Value) -> None:
         """Push the object of `value`: from its source, a local that holds it already, or rebuilt."""
-        if isinstance(value, ConstantValue):
+        if isinstance(value, ConstantValue) and not value.is_computed:
             self.load_const(value.value)
             return
         if value is NULL:
@@ -118,7 +118,9 @@ class Writer:
 
     def prepare(self, value: Value) -> None:
         """Bring `value` into a local now, before effects change what its source gives."""
-        if isinstance(value, ConstantValue) or value in EMPTY or value in self._temps or value in self._bound:
+        if value in EMPTY or value in self._temps or value in self._bound:
+            return
+        if isinstance(value, ConstantValue) and not value.is_computed:
             return
         self.load(value)
         if value in self._temps:

@@ -14,6 +14,7 @@ from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.iterators import get_iter
 from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.ranges import SliceValue
+from triptych_dynamo.values.run_texts import join
 from triptych_dynamo.values.sequences import ListValue, TupleValue
 from triptych_dynamo.values.sets import SetValue
 
@@ -164,7 +165,7 @@ def build_slice(frame: Frame, instruction: Instruction) -> None:
 
 @op("BUILD_STRING")
 def build_string(frame: Frame, instruction: Instruction) -> None:
-    frame.push(ConstantValue("".join(part.as_constant() for part in frame.popn(_count(instruction)))))
+    frame.push(join(frame, frame.popn(_count(instruction))))
 
 
 # The container is `arg` below the operand; comprehensions and displays use these.

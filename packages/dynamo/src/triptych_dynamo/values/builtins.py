@@ -17,6 +17,7 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, call_pure
 from triptych_dynamo.values.common import fold, is_constant_equal, is_scalar, none, supports, type_name
 from triptych_dynamo.values.list_methods import sort_values
+from triptych_dynamo.values.run_texts import RunText, text_of_number
 from triptych_dynamo.values.sequences import ListValue, TupleValue
 from triptych_dynamo.values.tensor import TensorValue
 from triptych_dynamo.values.text import text_of
@@ -235,6 +236,11 @@ def format_value(tx: Frame, value: Value, conversion: str | None, spec: Any) -> 
     """
     text = spec.as_constant() if isinstance(spec, Value) else (spec or "")
     how = {"s": "str", "r": "repr", "a": "ascii"}.get(conversion or "", conversion or "")
+    if isinstance(value, RunText) and value.is_computed and how in ("", "str") and not text:
+        return value
+    made = text_of_number(tx, value, how, text)
+    if made is not None:
+        return made
     if how:
         shown = text_of(tx, value, "__str__" if how == "str" else "__repr__")
         return fold(tx, format, [ascii(shown)[1:-1] if how == "ascii" else shown, text])

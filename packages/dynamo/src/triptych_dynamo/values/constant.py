@@ -32,6 +32,7 @@ class ConstantValue(Value):
     """An immutable atom. Two constants of equal type and value are interchangeable."""
 
     ATOMS = _PYTHON_ATOMS | _TORCH_ATOMS
+    is_computed = False  # the compiled code makes it (`run_texts`)
 
     def __init__(self, value: Any, source: Source | None = None) -> None:
         super().__init__(source)

@@ -17,9 +17,10 @@ from triptych_dynamo.values.classes import ClassValue, class_method, constructs
 from triptych_dynamo.values.common import index_of, is_scalar, supports, type_name
 from triptych_dynamo.values.functions import MethodValue
 from triptych_dynamo.values.mappings import DictValue
-from triptych_dynamo.values.numbers import NumberValue
+from triptych_dynamo.values.numbers import NumberValue, is_number
 from triptych_dynamo.values.objects import ObjectValue
 from triptych_dynamo.values.ranges import make_range, make_slice
+from triptych_dynamo.values.run_texts import text_of_number
 from triptych_dynamo.values.scalars import integer_of
 from triptych_dynamo.values.sequences import ListValue, SequenceValue, TupleValue
 from triptych_dynamo.values.sets import make_set
@@ -82,7 +83,8 @@ def _bytes(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
 @constructs(str)
 def _str(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
     if len(args) == 1 and not kwargs:
-        return tx.constant(text_of(tx, args[0], "__str__"))
+        made = text_of_number(tx, args[0], "", "") if is_number(args[0]) else None
+        return made or tx.constant(text_of(tx, args[0], "__str__"))
     return call_pure(tx, str, args, kwargs)
 
 

@@ -122,11 +122,11 @@ def apply(tx: Frame, function: Callable[..., Any], operands: list[Value]) -> Val
         function: pure; gives a number (any other result, or an exception, makes the operands constants).
         operands: numbers.
     """
-    sources = [_source_of(tx, operand) for operand in operands]
+    sources = [source_of(tx, operand) for operand in operands]
     if any(source is None for source in sources):
         return None
     try:
-        result = function(*[_number_of(tx, operand) for operand in operands])
+        result = function(*[number_of(tx, operand) for operand in operands])
     except Exception as error:  # the program's own
         _fix(tx, operands)
         return tx.raise_python(type(error), *error.args)
@@ -148,7 +148,7 @@ def _fix(tx: Frame, operands: list[Value]) -> None:
             operand.specialize(tx)
 
 
-def _number_of(tx: Frame, value: Value) -> Any:
+def number_of(tx: Frame, value: Value) -> Any:
     """The number of this run."""
     if isinstance(value, NumberValue):
         return value.value
@@ -157,7 +157,7 @@ def _number_of(tx: Frame, value: Value) -> Any:
     return value.as_constant()
 
 
-def _source_of(tx: Frame, value: Value) -> Source | None:
+def source_of(tx: Frame, value: Value) -> Source | None:
     """Where Python finds the number before the graph runs, or None."""
     if isinstance(value, ConstantValue):
         return LiteralSource(value.value)
@@ -184,4 +184,4 @@ def has_number(values: Iterable[Value]) -> bool:
 
 def only_in_graph(tx: Frame, values: Iterable[Value]) -> bool:
     """Whether one of the numbers is known only inside the graph (it comes out of a tensor)."""
-    return any(_source_of(tx, value) is None for value in values)
+    return any(source_of(tx, value) is None for value in values)
