@@ -7,6 +7,7 @@ namespace.
 
 from __future__ import annotations
 
+from keyword import iskeyword
 from typing import Any
 
 import sympy
@@ -251,7 +252,9 @@ class Emitter:
             packet = target.overloadpacket
             if target._overloadname == "default" and packet.__name__ in BOUND and target.namespace == "aten":
                 return f"torch.{packet.__name__}"
-            path = f"torch.ops.{target.namespace}.{packet.__name__}.{target._overloadname}"
+            path = f"torch.ops.{target.namespace}.{packet.__name__}"
+            overload = target._overloadname
+            path = f"getattr({path}, {overload!r})" if iskeyword(overload) else f"{path}.{overload}"
             base = packet.__name__ + ("" if target._overloadname == "default" else f"_{target._overloadname}")
         elif isinstance(target, str):
             path, base = target, target.rsplit(".", 1)[-1]
