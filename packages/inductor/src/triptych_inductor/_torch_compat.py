@@ -107,6 +107,12 @@ foreach_copy = torch._foreach_copy_
 """Copies each tensor of the second list into its partner of the first, in as few launches as the device allows."""
 
 
+WRAP_TENSOR = "_Z16THPVariable_WrapRKN2at10TensorBaseE"
+"""The C++ function of torch's Python library that gives the Python object of a tensor."""
+
+dispatch_mode_depth = "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"
+"""The C++ function of torch's core library that counts the dispatch modes of this thread."""
+
 storage_users = torch._C._storage_Use_Count
 """How many tensors and storage objects hold the memory of a storage, given its `_cdata`."""
 

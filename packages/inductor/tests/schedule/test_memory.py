@@ -160,7 +160,7 @@ def test_a_wrapper_with_an_arena_is_right(interpret, monkeypatch):
     gm = make_fx(lambda x, *w: _layers(x, w), tracing_mode="fake")(given[0], *given[1])
     options = {"interpret": interpret, "disk_cache": False}
     compiled = triptych_inductor.compile(gm, [given[0], *given[1]], options=options)
-    assert "arena_cpu = empty_strided" in compiled.source and "arena_cpu: " in compiled.schedule
+    assert "arena_cpu = new_uint8_" in compiled.source and "arena_cpu: " in compiled.schedule
     plain = triptych_inductor.compile(gm, [given[0], *given[1]], options=options | {"memory_arenas": False})
     assert "arena" not in plain.source
     for _ in range(2):

@@ -29,6 +29,7 @@ import math
 import torch
 from torch import as_strided, empty_strided, inf, nan
 from math import ceil, floor, sqrt, trunc
+from triptych_inductor.runtime.allocate import new, window
 from triptych_inductor.wrapper.support import laid_out
 '''
 
@@ -132,13 +133,17 @@ class Emitter:
 
     def _allocate(self, memory: StepMemory) -> None:
         for arena in memory.opens:
-            device = "" if arena.device.type == "cpu" else f", device={self._device(arena.device)}"
-            self.lines.append(f"{arena.name} = empty_strided(({arena.size},), (1,), dtype=torch.uint8{device})")
+            make = self._new((arena.size,), (1,), torch.uint8, arena.device)
+            self.lines.append(f"{arena.name} = {make}()")
         for place in memory.places:
             self._place(place)
         for buffer, source in memory.allocate:
             if source is not None:
                 self.lines.append(f"{buffer.name} = {source.name}; del {source.name}  # reuse")
+                continue
+            if all(type(n) is int for n in (*buffer.size, *buffer.stride)):
+                make = self._new(buffer.size, buffer.stride, buffer.dtype, buffer.device)
+                self.lines.append(f"{buffer.name} = {make}()")
                 continue
             size, stride = text.tuple_text(buffer.size), text.tuple_text(buffer.stride)
             device = "" if buffer.device.type == "cpu" else f", device={self._device(buffer.device)}"
@@ -156,11 +161,24 @@ class Emitter:
             self.typed[arena].append(name)
             self.lines.append(f"{name} = {arena}.view({buffer.dtype})")
         size, stride = text.tuple_text(buffer.size), text.tuple_text(buffer.stride)
-        self.lines.append(f"{buffer.name} = as_strided({name}, {size}, {stride}, {buffer.offset})")
+        make = self._named(f"window({size}, {stride}, {buffer.offset})", f"window_{_sizes(buffer.size)}")
+        self.lines.append(f"{buffer.name} = {make}({name})")
 
     def _close(self, arena: Arena) -> None:
         names = [arena.name, *self.typed.get(arena.name, ()), *(p.buffer.name for p in arena.places)]
         self.lines.append(f"del {', '.join(names)}")
+
+    def _new(self, size: Any, stride: Any, dtype: torch.dtype, device: torch.device) -> str:
+        """The module-level name of a function that makes tensors of a form."""
+        where = "" if device.type == "cpu" else f", {str(device)!r}"
+        call = f"new({text.tuple_text(size)}, {text.tuple_text(stride)}, {dtype}{where})"
+        return self._named(call, f"new_{str(dtype).removeprefix('torch.')}_{_sizes(size)}")
+
+    def _named(self, call: str, base: str) -> str:
+        if call not in self.targets:
+            taken = set(self.targets.values())
+            self.targets[call] = base if base not in taken else f"{base}_{len(taken)}"
+        return self.targets[call]
 
     def _device(self, device: torch.device) -> str:
         """The module-level name of a device object."""
@@ -266,6 +284,11 @@ class Emitter:
             name = base if base.isidentifier() else f"op_{len(taken)}"
             self.targets[path] = name if name not in taken and name != "call" else f"{name}_{len(taken)}"
         return self.targets[path]
+
+
+def _sizes(size: Any) -> str:
+    """Sizes as part of a name."""
+    return "x".join(map(str, size)) or "1"
 
 
 BOUND = frozenset(
