@@ -133,9 +133,9 @@ _ROWS: tuple[_Row, ...] = (
     ),
     _Row(
         "random-state",
-        "The state of a random number generator is read or set.",
-        "seed the generator outside of the compiled region",
-        "torch.manual_seed(0)",
+        "Random numbers come from a generator that a graph does not draw from: Python's, numpy's, one of the program.",
+        "draw the numbers outside of the compiled region, or from torch's own generator",
+        "random.random()",
     ),
     _Row(
         "input-output",
@@ -232,6 +232,13 @@ _ROWS: tuple[_Row, ...] = (
         "The body of an operator such as torch.cond does what a subgraph cannot hold, or the operator is not modelled.",
         "let the body compute new tensors from its arguments and from what it closes over, and return them",
         "torch.cond(p, lambda x: x.add_(1), lambda x: x - 1, (x,))",
+    ),
+    _Row(
+        "tensor-error",
+        "A tensor function refuses its arguments where a `try` or `with` block is open: the program may look at the error, "
+        "which has its exact text only when the function runs.",
+        "check the arguments before the call; nothing is lost where this is rare",
+        "try: x + y  # of sizes that do not fit",
     ),
 )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 # Functions that draw random numbers (the generator's state is an effect).
 DRAWING: frozenset[str] = frozenset(
     {
@@ -31,6 +33,8 @@ EFFECTFUL: frozenset[str] = DRAWING | frozenset(
 
 def draws_numbers(target: Any) -> bool:
     """Whether a call of `target` may draw random numbers."""
+    if isinstance(target, torch._ops.OpOverload):
+        return torch.Tag.nondeterministic_seeded in target.tags
     return (target if isinstance(target, str) else getattr(target, "__name__", "")) in DRAWING
 
 
@@ -38,5 +42,6 @@ def has_effect(target: Any) -> bool:
     """Whether a call of `target` must not be removed."""
     if isinstance(target, str):
         return target in EFFECTFUL or (target.endswith("_") and not target.endswith("__"))
-    name = getattr(target, "__name__", "")
-    return name in EFFECTFUL
+    if isinstance(target, torch._ops.OpOverload):
+        return draws_numbers(target) or not target._schema.returns
+    return getattr(target, "__name__", "") in EFFECTFUL

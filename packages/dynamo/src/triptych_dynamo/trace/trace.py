@@ -81,6 +81,7 @@ class Trace:
             tuple[Any, Any]
         ] = []  # (exit function, token) of the modes entered and not left, outermost first
         self.final_modes: dict[str, Any] = {}
+        self.seed: Value | None = None  # what the region seeded torch's generator with
         self.saved_tensor_hooks_message = saved_tensor_hooks_message()  # why there may be none, where that is so
         self.number_inputs: dict[Source, SymbolicValue] = {}
         self.guards: dict[Any, Guard] = {}

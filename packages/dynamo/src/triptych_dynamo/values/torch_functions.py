@@ -143,9 +143,8 @@ def wrap_custom_op(tx: Frame, obj: CustomOpDef, source: Source | None) -> Value:
 _BREAKS: dict[str, tuple[Any, ...]] = {
     "input-output": (torch.save, torch.load, torch.set_printoptions),
     "random-state": (
-        *(torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state),
-        *(torch.random.manual_seed, torch.random.seed, torch.random.fork_rng, torch.cuda.manual_seed),
-        *(torch.cuda.manual_seed_all, torch.cuda.get_rng_state, torch.cuda.set_rng_state),
+        *(torch.seed, torch.random.seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all),
+        *(torch.cuda.get_rng_state, torch.cuda.set_rng_state),
     ),
     "library": (torch.set_num_threads, torch.set_default_device, torch.use_deterministic_algorithms),
 }
