@@ -1,7 +1,7 @@
 """Arenas: one allocation for the intermediates of a graph, each at an offset that is fixed when the graph is compiled.
 
-A wrapper that allocates each intermediate spends a microsecond of host time on each. Here intermediates of static sizes
-get an interval of steps (first to last use) and an offset, such that those alive at once never overlap; the wrapper
+A wrapper that allocates each intermediate spends up to a microsecond of host time on each. Here intermediates of static
+sizes get an interval of steps (first to last use) and an offset, such that those alive at once never overlap; the wrapper
 makes one allocation and a view for each distinct window of it, which later buffers of the same form share.
 
 Buffers of one form share the fewest windows that their intervals allow (the left-edge algorithm of channel routing,
@@ -28,22 +28,25 @@ from triptych_inductor.ir.nodes import Buffer
 @dataclass(frozen=True)
 class Limits:
     """What an arena of a device may be. align: bytes that offsets are multiples of. grain: bytes that allocations are
-    rounded to by themselves. largest, total: most bytes of a member, and of all (0: no limit)."""
+    rounded to by themselves. largest, total: most bytes of a member, and of all (0: no limit). price: microseconds of
+    host time that an allocation takes, its end included."""
 
     align: int
     grain: int = 1
+    price: float = 0.5
     largest: int = 0
     total: int = 0
 
 
 LIMITS: dict[str, Limits] = {
-    "cpu": Limits(64, 1, 256 * 1024, 8 * 1024 * 1024),  # large blocks come fresh from the system at each call
-    "cuda": Limits(512, 512),
+    "cpu": Limits(64, 1, 0.5, 256 * 1024, 8 * 1024 * 1024),  # large blocks come fresh from the system at each call
+    "cuda": Limits(512, 512, 1.2),
 }
 """Types of devices whose intermediates are gathered."""
 
 MEMBERS = 4096  # at most
-GAIN = 3  # allocations that must be saved
+GAIN = 1.0  # microseconds that must be saved
+_WINDOW, _VIEW = 0.33, 0.7  # microseconds that a window takes, and a view of the arena under another dtype
 QUANTILES = (1.0, 0.75, 0.5, 0.25)  # sizes up to which buffers are tried, as a share of the distinct sizes
 
 
@@ -94,9 +97,10 @@ class Arena:
     last = property(lambda self: max(p.last for p in self.places))
 
     @property
-    def calls(self) -> int:
-        """Calls of torch that a run makes for it: the allocation, a view for each dtype, one for each window."""
-        return 1 + len({p.buffer.dtype for p in self.places}) + sum(p.twin is None for p in self.places)
+    def price(self) -> float:
+        """Microseconds that a run spends on it: the allocation, a view for each dtype, the windows."""
+        windows = sum(p.twin is None for p in self.places)
+        return LIMITS[self.device.type].price + _VIEW * len({p.buffer.dtype for p in self.places}) + _WINDOW * windows
 
     def __str__(self) -> str:
         head = f"{self.name}: {self.size} bytes on {self.device}, steps {self.first} to {self.last}"
@@ -145,7 +149,7 @@ def gather(
         arena = pack([p for p in everything if p.size <= most], f"arena_{str(device).replace(':', '_')}", device)
         if limits.total and arena.size > limits.total:
             continue
-        if arena.calls + GAIN > separate({p.buffer.name for p in arena.places}):
+        if arena.price + GAIN > limits.price * separate({p.buffer.name for p in arena.places}):
             return None  # a smaller one gains less
         if fits(arena):
             return arena
