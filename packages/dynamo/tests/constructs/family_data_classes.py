@@ -7,6 +7,7 @@ import dataclasses
 import enum
 
 import torch
+import triptych_dynamo
 from table import construct
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -137,3 +138,24 @@ def unknown_enumeration_value(x):
         Color(9)
     except ValueError as error:
         return x, str(error)
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Hashed:
+    a: object
+
+
+@construct(X, {})
+def hashed_by_fields(x, mapping):
+    one = Hashed(1)
+    mapping[Hashed(2)] = {Hashed(3), Hashed(3)}
+    return x, one, {one, Hashed(1)}, {Hashed(4): x}, one in {Hashed(1)}
+
+
+@construct(X, breaks="explicit")
+def hashed_by_fields_over_a_break(x):
+    members, mapping = {Hashed(1)}, {}
+    mapping[Hashed(2)] = members
+    triptych_dynamo.graph_break()
+    members.add(Hashed(1))
+    return x, members, mapping[Hashed(2)] is members

@@ -1,8 +1,12 @@
+# ruff: noqa: UP030, UP031, UP032, F521, F523, F524, F525
 """Texts: formatting of objects and values, exceptions with texts of their own, files and streams."""
 
 from __future__ import annotations
 
+import io
+import pprint
 import string
+import sys
 import warnings
 
 import torch
@@ -27,6 +31,78 @@ def exception_with_a_text_of_its_own(x):
     except Coded as error:
         print(error)
         return x * error.code, str(error), f"{error}", repr(error), error.args
+
+
+class Shown:
+    def __init__(self):
+        self.v, self.items = 3, [1, {"k": 5}]
+
+    def __repr__(self):
+        return "shown"
+
+    def __str__(self):
+        return "text"
+
+    def __format__(self, spec):
+        return f"<{spec}>"
+
+
+class Filling(dict):
+    def __missing__(self, key):
+        return "?" + key
+
+
+@construct(X, Shown())
+def formatted_objects(x, o):
+    return (
+        x,
+        "{}".format(o),
+        "{0!r:>7}|{0:q}|{0.v:03d}|{0.items[1][k]}|{a!s}|{{}}".format(o, a=o),
+        "{:{}} {}".format(o, "w", x.shape),
+        "{a} {b}".format_map({"a": o, "b": 1}),
+        "{zz} {a}".format_map(Filling(a=o)),
+        "%s %r" % (o, o),
+        "%(a)s" % {"a": o},
+        f"{o:{'x' * 3}} {o!r:^9}",
+    )
+
+
+@construct(X, Shown())
+def wrong_formats(x, o):
+    calls = [
+        lambda: "{} {0}".format(o),
+        lambda: "{0} {}".format(o),
+        lambda: "{1}".format(o),
+        lambda: "{a}".format(o),
+        lambda: "{".format(o),
+        lambda: "{!x}".format(o),
+        lambda: "{:{:{}}}".format(o, 1, 2),
+        lambda: "{}".format_map({"a": o}),
+        lambda: "{.zz}".format(o),
+    ]
+    texts = []
+    for call in calls:
+        try:
+            texts.append(call())
+        except (ValueError, IndexError, KeyError, AttributeError) as error:
+            texts.append((type(error).__name__, str(error)))
+    return x, texts
+
+
+@construct(X)
+def written_to_standard_output(x):
+    count = sys.stdout.write("raw\n")
+    print("printed")
+    sys.stdout.flush()
+    pprint.pprint({"a": [1, 2]})
+    return x * 2, count
+
+
+@construct(X, io.StringIO())
+def written_to_a_file_argument(x, stream):
+    stream.write("a")
+    print("b", file=stream)
+    return x * 2
 
 
 @construct(X)

@@ -14,7 +14,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from triptych_dynamo.polyfills import MODELS, containers, heaps, iteration, reductions
+from triptych_dynamo.polyfills import MODELS, containers, heaps, iteration, reductions, texts
 
 INTS = st.lists(st.integers(-5, 5), max_size=8)
 SMALL = st.integers(-3, 9)
@@ -199,3 +199,61 @@ def test_update_model():
     expected.update({"b": 2})
     expected.update([("c", 3)], d=4)
     assert target == expected
+
+
+FIELDS = st.sampled_from(["", "0", "1", "a", "a.real", "b[k]", "0!r", "1:>5", ":{}", ":{a}", "b!s:^9", "9", "zz", "!q"])
+TEXT = st.lists(
+    st.one_of(st.sampled_from(["x", "{{", "}}", "{", "}"]), FIELDS.map(lambda f: "{" + f + "}")), max_size=5
+)
+
+
+@given(TEXT.map("".join))
+def test_format(template):
+    """Equal texts, and errors of equal types and texts."""
+
+    def told(call):
+        try:
+            return call()
+        except (ValueError, IndexError, KeyError, AttributeError) as error:
+            return type(error), str(error)
+
+    for args, named in (((1, 2.5), {"a": 3, "b": {"k": "v"}}), ((), {"a": "s"})):
+        assert told(lambda: texts.format_(template, *args, **named)) == told(lambda: template.format(*args, **named))
+        assert told(lambda: texts.format_map(template, named)) == told(lambda: template.format_map(named))
+
+
+SPECS = st.sampled_from(
+    [
+        "%s",
+        "%r",
+        "%5d",
+        "%-4s|",
+        "%05.2f",
+        "%x",
+        "%%",
+        "%(a)s",
+        "%(b)r",
+        "%c",
+        "%*d",
+        "%.*f",
+        "%q",
+        "%",
+        "%+i",
+        "%a",
+        "x",
+    ]
+)
+
+
+@given(st.lists(SPECS, max_size=4).map("".join))
+def test_percent(template):
+    """Equal texts, and errors of equal types; texts of errors in templates depend on the Python version."""
+
+    def told(call):
+        try:
+            return call()
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            return type(error)
+
+    for values in ((1, 2, 3), (1,), "s", 5, {"a": 1, "b": "x"}, {}, [1], (2.5, "s"), ((1, 2),)):
+        assert told(lambda: texts.percent(template, values)) == told(lambda: template % values)

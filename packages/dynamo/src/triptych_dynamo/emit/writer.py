@@ -183,7 +183,7 @@ class Writer:
                 done[item] = None
                 for needed in self._needs(item):
                     self.prepare(needed)
-        for item in done:
+        for item in [*self._later, *(item for item in done if item not in self._later)]:  # keys are hashed by fields
             if self._known is not None and _SIDE_EFFECTS.isEnabledFor(logging.INFO):
                 _SIDE_EFFECTS.info("replayed: %s", item)
             item.replay(self)

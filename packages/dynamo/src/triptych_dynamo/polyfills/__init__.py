@@ -10,6 +10,7 @@ import bisect
 import collections
 import functools
 import heapq
+import io
 import itertools
 import math
 import operator
@@ -17,7 +18,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from triptych_dynamo.polyfills import containers, heaps, iteration, reductions
+from triptych_dynamo.polyfills import containers, heaps, iteration, reductions, texts
 
 MODELS: dict[Any, Callable[..., Any]] = {
     itertools.chain: iteration.chain,
@@ -60,6 +61,10 @@ MODELS: dict[Any, Callable[..., Any]] = {
     bisect.bisect_right: heaps.bisect_right,
     bisect.insort_left: heaps.insort_left,
     bisect.insort_right: heaps.insort_right,
+    io.TextIOWrapper.write: texts.write,
+    io.TextIOWrapper.flush: texts.flush,
+    io.StringIO.write: texts.write,
+    io.StringIO.flush: texts.flush,
     types.SimpleNamespace.__eq__: containers.namespace_eq,
     types.SimpleNamespace.__repr__: containers.namespace_repr,
 }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo._torch_compat import numpy, numpy_layer
+from triptych_dynamo.errors import TracedException
 from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.runtime_arrays import ArrayFunction, assign_item, assign_whole, returned_array, returned_scalar
 from triptych_dynamo.sources import ComputedSource, Source
@@ -254,6 +255,8 @@ def call_numpy(tx: Frame, path: str, args: list[Value], kwargs: dict[str, Value]
         result = tx.call_graph(function, plain, {key: _plain(tx, arg) for key, arg in kwargs.items()})
     except NotImplementedError as error:
         return tx.unsupported("numpy", str(error))
+    except TracedException:  # numpy itself does not raise
+        return tx.unsupported("numpy", f"numpy.{path.lstrip('.')} of these arguments")
     return as_numpy(tx, result, expected)
 
 

@@ -8,6 +8,7 @@ of the object that a bound C method belongs to; else a graph break.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -144,7 +145,11 @@ def wrap_substituted(tx: Frame, obj: Any, source: Source | None) -> Value:
     return BuiltinFunctionValue(obj, source)
 
 
-@wraps(BuiltinFunctionType, MethodWrapperType)
+# Of methods that are told their class; a subclass of `BuiltinFunctionType`.
+_METHOD_WITH_CLASS = type(re.compile("").finditer)
+
+
+@wraps(BuiltinFunctionType, MethodWrapperType, _METHOD_WITH_CLASS)
 def wrap_builtin_function(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A C function of the program. A method of a C object is followed to its owner."""
     owner = getattr(obj, "__self__", None)

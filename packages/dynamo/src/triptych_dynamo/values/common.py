@@ -156,6 +156,11 @@ def literal(tx: Frame, obj: Any) -> Value:
     return tx.constant(obj)
 
 
+def needs_fields(marks: Iterable[Any]) -> bool:
+    """Whether objects among the stand-ins of keys are hashed by their own methods, which read their fields."""
+    return any(getattr(mark, "needs_fields", False) for mark in marks)
+
+
 class MethodTable:
     """The methods of one family, by name. `@table("append")` over `def f(self, tx, item)` adds a row."""
 

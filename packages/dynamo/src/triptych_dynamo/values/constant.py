@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from triptych_dynamo.polyfills import texts
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.registry import wraps
 
@@ -26,6 +27,9 @@ _BY_IDENTITY: frozenset[type] = frozenset(
 )
 
 _QUANTIZED = frozenset({torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4})
+
+
+_FORMATS = {"format": texts.format_, "format_map": texts.format_map, "__mod__": texts.percent}
 
 
 class ConstantValue(Value):
@@ -80,12 +84,14 @@ class ConstantValue(Value):
             plain = [arg.as_constant() for arg in args]
             named = {key: arg.as_constant() for key, arg in kwargs.items()}
         except NotConstant:
-            if name.startswith("__") and name.endswith("__"):
+            if name.startswith("__") and name.endswith("__") and not (name in _FORMATS and type(self.value) is str):
                 return ConstantValue(NotImplemented)
             return self._call_with_values(tx, name, args, kwargs)
         return fold(tx, getattr(self.value, name, None), plain, named, f"{type(self.value).__name__}.{name}")
 
     def _call_with_values(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if isinstance(self.value, str) and name in _FORMATS:
+            return tx.call(tx.wrap(_FORMATS[name], None), [self, *args], kwargs)
         if isinstance(self.value, (str, bytes)) and name == "join" and len(args) == 1:
             parts = list(args[0].iterate(tx))
             for number, part in enumerate(parts):

@@ -186,7 +186,11 @@ class SnapshotIterator(IteratorValue):
 @builds_literal(IteratorABC)
 def _iterator_literal(tx: Frame, obj: Any) -> Value:
     """What a folded function gives step by step."""
-    return SnapshotIterator([literal(tx, item) for item in obj], type(obj))
+    try:
+        items = list(obj)
+    except Exception as error:
+        tx.raise_python(type(error), *error.args)
+    return SnapshotIterator([literal(tx, item) for item in items], type(obj))
 
 
 class ZipIterator(IteratorValue):

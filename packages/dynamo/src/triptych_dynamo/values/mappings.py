@@ -18,7 +18,7 @@ from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.sources import AttrSource, DictKeySource, ItemSource, Source
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
-from triptych_dynamo.values.common import MethodTable, Unread, builds_literal, literal, origin_of
+from triptych_dynamo.values.common import MethodTable, Unread, builds_literal, literal, needs_fields, origin_of
 from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.hashing import key_of
 from triptych_dynamo.values.registry import wraps
@@ -184,6 +184,10 @@ class DictValue(Value):
 
     def replay(self, cg: Writer) -> None:
         """Emit deletions and stores in their order."""
+        if self.source is None:
+            for entry in self.entries.values():
+                self._emit_method(cg, "__setitem__", [entry.key, entry.value])
+            return
         if self.rewrite:
             self._emit_method(cg, "clear", [])
         for mark, (key, delete) in self.pending.items() if not self.rewrite else ():
@@ -208,10 +212,17 @@ class DictValue(Value):
             cg.load_object(self.cls)
             if self.default_factory is not None:
                 cg.load(self.default_factory)
-        for entry in self.entries.values():
+        entries = list(self.entries.values())
+        if self.owner is None and needs_fields(self.entries):
+            for entry in entries:  # built now, so that what goes into them goes in before they become keys
+                cg.load(entry.key)
+                cg.pop()
+            cg.later(self)
+            entries = []
+        for entry in entries:
             cg.load(entry.key)
             cg.load(entry.value)
-        cg.build("MAP", len(self.entries))
+        cg.build("MAP", len(entries))
         if self.cls is not dict:
             cg.call(2 if self.default_factory is not None else 1)
 

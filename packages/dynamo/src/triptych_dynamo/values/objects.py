@@ -38,6 +38,8 @@ _FILLED_LATER = (dict, OrderedDict, defaultdict, list, set)
 class ProtocolKey:
     """Stands for an object as a key of a dictionary or set: hashed and compared by the object's own methods."""
 
+    needs_fields = True  # where the object is built anew, its fields go in before it becomes a key
+
     def __init__(self, tx: Frame, value: Value) -> None:
         self.tx, self.value = tx, value
         number = value.call_method(tx, "__hash__", [], {})

@@ -16,6 +16,7 @@ from triptych_dynamo.polyfills import reductions
 from triptych_dynamo.values import numbers
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import constant_of, fold, is_not_implemented, is_scalar, supports, type_name
+from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.symbolic import SymbolicValue
 from triptych_dynamo.values.tensor import OVERRIDES, TensorValue
 
@@ -104,6 +105,8 @@ def in_graph(value: Value) -> bool:
 
 def _graph_operands(left: Value, right: Value) -> bool:
     """Whether the expression is a graph node: one operand in the graph, the other there too or a constant."""
+    if isinstance(left, TensorValue) and _is_number_of_a_class(right):
+        return True
     if in_graph(left):
         return in_graph(right) or is_number(right) or getattr(right, "graph_number", False)
     return in_graph(right) and (is_number(left) or getattr(left, "graph_number", False))
@@ -116,6 +119,11 @@ def is_number(value: Value) -> bool:
         or isinstance(value, numbers.NumberValue)
         or (value.is_constant() and isinstance(value.as_constant(), (int, float)))
     )
+
+
+def _is_number_of_a_class(value: Value) -> bool:
+    """An instance of a subclass of int or float: a number to the tensor that it stands behind."""
+    return isinstance(getattr(value, "storage", None), ConstantValue) and issubclass(value.python_type(), (int, float))
 
 
 def _special(tx: Frame, value: Value, method: str, arg: Value) -> Value:

@@ -13,7 +13,7 @@ from triptych_dynamo.sources import Source
 from triptych_dynamo.values import iterators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
-from triptych_dynamo.values.common import MethodTable, builds_literal, literal, none, origin_of
+from triptych_dynamo.values.common import MethodTable, builds_literal, literal, needs_fields, none, origin_of
 from triptych_dynamo.values.hashing import member_of
 from triptych_dynamo.values.registry import wraps
 
@@ -119,6 +119,13 @@ class SetValue(Value):
         cg.build("LIST", len(self.members))
 
     def reconstruct(self, cg: Writer) -> None:
+        if self.cls is set and needs_fields(self.members):  # its members, and then what goes into them, come first
+            self._load_list(cg)
+            cg.pop()
+            cg.load_object(set)
+            cg.call(0)
+            cg.later(self)
+            return
         cg.load_object(self.cls)
         self._load_list(cg)
         cg.call(1)
