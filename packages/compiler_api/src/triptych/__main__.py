@@ -22,7 +22,6 @@ DISTRIBUTIONS = (
     "triptych-inductor",
     "torch",
     "sympy",
-    "networkx",
     "triton",
     "transformers",
 )

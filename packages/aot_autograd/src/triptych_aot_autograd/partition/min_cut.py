@@ -1,23 +1,21 @@
 """`min_cut_partition`: choose what is saved so that as few bytes as possible go from forward to backward.
 
-A value that the backward reads can be saved, or computed again from other saved values. With an edge of a flow
-network for
-each value (its capacity is the price of saving it), the cheapest choice is a minimum cut between what is there and
-what is needed. Before
-the flow is computed the network is reduced: it ends at values that must be saved in any case, and its connected
-components,
-in a deep net one for each layer, are solved one by one.
+A value that the backward reads can be saved, or computed again from other saved values. With an edge of a flow network
+for each value (its capacity is the price of saving it), the cheapest choice is a minimum cut between what is there and
+what is needed. The network ends at values that must be saved in any case; so, in a deep net, it falls apart into one
+component for each layer, which are solved one by one (`flow.py`).
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 from torch.fx import Node
 
 from triptych_aot_autograd.partition.default import eager_saved
+from triptych_aot_autograd.partition.flow import Edge, cut_off
 from triptych_aot_autograd.partition.parts import (
     Partition,
     build_partition,
@@ -29,17 +27,10 @@ from triptych_aot_autograd.partition.parts import (
 from triptych_aot_autograd.partition.rules import Recompute, cost, fusible, level
 
 if TYPE_CHECKING:
-    import networkx as nx
-
     from triptych_aot_autograd.joint_graph import JointGraph
 
-SOURCE, SINK = "source", "sink"
-
-
-@functools.cache
-def _networkx() -> Any:
-    """The package, which takes 0.1 s to import and is not needed where graphs come from disk."""
-    return importlib.import_module("networkx")
+SOURCE: Hashable = "source"
+SINK: Hashable = "sink"
 
 
 class _Problem:
@@ -102,15 +93,14 @@ class _Problem:
 
     def solve(self) -> set[Node]:
         """The values to save."""
-        network = self._network()
-        inner = network.subgraph([n for n in network if n not in (SOURCE, SINK)])
-        for component in list(_networkx().weakly_connected_components(inner)):
-            self._cut(network.subgraph([*component, SOURCE, SINK]))
+        inside = cut_off(self._network(), SOURCE, SINK)
+        for node, side in inside:  # type: ignore[misc]  # ends of edges are such pairs
+            if side == "in" and (node, "out") not in inside:
+                self.saved.add(node)
         return self.saved
 
-    def _network(self) -> nx.DiGraph:
-        network = _networkx().DiGraph()
-        network.add_nodes_from((SOURCE, SINK))
+    def _network(self) -> list[Edge]:
+        edges: list[Edge] = []
         stack: list[Node] = []
         entered: set[Node] = set()
         for node in self.needed:
@@ -118,37 +108,22 @@ class _Problem:
                 self.saved.add(node)
         for node in self.needed:
             if node not in self.saved and node.op != "get_attr":
-                network.add_edge((node, "out"), SINK)
+                edges.append(((node, "out"), SINK, math.inf))
                 stack.append(node)
         while stack:
             node = stack.pop()
             if node in entered:
                 continue
             entered.add(node)
-            self._edge(network, node)
+            edges.append(((node, "in"), (node, "out"), self.price(node) if self.savable(node) else math.inf))
             if self.fixed(node):
-                network.add_edge(SOURCE, (node, "in"))
+                edges.append((SOURCE, (node, "in"), math.inf))
                 continue
             for used in node.all_input_nodes:
                 if not is_symbol(used) and used.op != "get_attr" and used not in self.saved:
-                    network.add_edge((used, "out"), (node, "in"))
+                    edges.append(((used, "out"), (node, "in"), math.inf))
                     stack.append(used)
-        return network
-
-    def _edge(self, network: nx.DiGraph, node: Node) -> None:
-        if self.savable(node):
-            network.add_edge((node, "in"), (node, "out"), capacity=self.price(node))
-        else:
-            network.add_edge((node, "in"), (node, "out"))  # no capacity: cannot be cut
-
-    def _cut(self, network: nx.DiGraph) -> None:
-        if network.out_degree(SOURCE) == 0:
-            return  # computed from constants and saved values alone
-        _, (reached, _) = _networkx().minimum_cut(network, SOURCE, SINK)
-        for end in reached - {SOURCE}:
-            node, side = end
-            if side == "in" and (node, "out") not in reached:
-                self.saved.add(node)
+        return edges
 
 
 def min_cut_partition(joint: JointGraph, *, memory_budget: float = 1.0) -> Partition:
