@@ -6,19 +6,9 @@ from collections import deque
 import pytest
 import torch
 import triptych_dynamo as td
+from error_texts import texts
 
 X = torch.arange(6.0).reshape(2, 3)
-
-
-def texts(*thunks):
-    """The errors of calls, as class and text."""
-    found = []
-    for thunk in thunks:
-        try:
-            thunk()
-        except Exception as error:
-            found.append((type(error).__name__, str(error)))
-    return found
 
 
 def unhashable_keys(x):

@@ -30,7 +30,7 @@ from triptych_dynamo.emit.continuation import (
 from triptych_dynamo.emit.kept_objects import keep_in_cells
 from triptych_dynamo.emit.pops import BRANCH_EFFECTS, operands_of
 from triptych_dynamo.emit.trampoline import Resume
-from triptych_dynamo.interpreter.held import generator_locals
+from triptych_dynamo.interpreter.held import generator_locals, named_locals
 from triptych_dynamo.interpreter.version import LOOP
 from triptych_dynamo.values.checkpoint import AloneValue, runs_alone
 from triptych_dynamo.values.null import HANDLING, NULL, OFFSET
@@ -81,7 +81,7 @@ class FramePart:
         self._alone: dict[Value, Value] = {}
         self.kinds: tuple[Slot, ...] = tuple(_KINDS.get(value, Slot.OBJECT) for value in frame.stack)
         self.live = analysis.live_variables(self.instructions)
-        self.held = frozenset(generator_locals(frame))
+        self.held = named_locals(frame).union(generator_locals(frame))
         hidden = set(frame.code.co_cellvars)
         self.names = tuple(name for name in sorted(self.live_locals(self.start)) if name not in hidden)
 

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 
+_READERS = frozenset(("dir", "eval", "exec", "locals", "vars"))
+
+
+def named_locals(frame: Frame) -> frozenset[str]:
+    """All locals of code that may ask for them by name."""
+    return frozenset(frame.code.co_varnames if _READERS.intersection(frame.code.co_names) else ())
+
+
 def generator_locals(frame: Frame) -> list[str]:
     """Names of locals whose generator has an end to run: they stay set for as long as in plain Python."""
     return [name for name in frame.bound_locals() if _ends_later(_traced(frame, name)) or holds_real(frame, name)]

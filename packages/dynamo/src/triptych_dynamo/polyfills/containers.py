@@ -25,7 +25,7 @@ def index(sequence: Any, wanted: Any, start: int = 0, stop: int | None = None, /
     elif stop < 0:
         stop += length
     position = start
-    while position < stop:
+    while position < stop and position < len(sequence):  # comparing may take items away
         item = sequence[position]
         if item is wanted or item == wanted:
             return position
@@ -45,6 +45,38 @@ def remove(sequence: Any, wanted: Any, /) -> None:
             return
         position += 1
     raise ValueError("list.remove(x): x not in list")
+
+
+def _contained(left: Any, right: Any) -> bool:
+    for item in left:
+        if item not in right:
+            return False
+    return True
+
+
+def view_eq(left: Any, right: Any) -> bool:
+    """`==` of keys or items of a dictionary and such a view, or a set."""
+    return len(left) == len(right) and _contained(left, right)
+
+
+def view_lt(left: Any, right: Any) -> bool:
+    """`<`, likewise."""
+    return len(left) < len(right) and _contained(left, right)
+
+
+def view_le(left: Any, right: Any) -> bool:
+    """`<=`, likewise."""
+    return len(left) <= len(right) and _contained(left, right)
+
+
+def view_gt(left: Any, right: Any) -> bool:
+    """`>`, likewise."""
+    return len(left) > len(right) and _contained(right, left)
+
+
+def view_ge(left: Any, right: Any) -> bool:
+    """`>=`, likewise."""
+    return len(left) >= len(right) and _contained(right, left)
 
 
 def sequence_eq(left: Any, right: Any) -> bool:

@@ -235,7 +235,14 @@ def _view(name: str) -> None:
 for _name in _VIEW_TYPES:
     _view(_name)
 
-_SET_OPERATORS = ("__and__", "__or__", "__sub__", "__xor__", "isdisjoint", "__le__", "__lt__", "__ge__", "__gt__")
+_SET_OPERATORS = ("__and__", "__or__", "__sub__", "__xor__", "isdisjoint")
+_COMPARISONS = {
+    "__eq__": containers.view_eq,
+    "__lt__": containers.view_lt,
+    "__le__": containers.view_le,
+    "__gt__": containers.view_gt,
+    "__ge__": containers.view_ge,
+}
 
 
 class DictViewValue(Value):
@@ -278,9 +285,9 @@ class DictViewValue(Value):
         if name == "__contains__" and self.kind == "keys":
             return tx.constant(self.mapping.find(tx, args[0]) is not None)
         if name == "__contains__":
-            return tx.constant(any(operators.equal(tx, item, args[0]) for item in self.listed(tx)))
-        if name in ("__eq__", "__ne__") and self.kind != "values":
-            return self._equals(tx, args[0], name == "__eq__")
+            return tx.constant(self._has(tx, args[0]))
+        if (name in _COMPARISONS or name == "__ne__") and self.kind != "values":
+            return self._compare(tx, name, args[0])
         if name in _SET_OPERATORS and self.kind != "values":
             other = args[0] if isinstance(args[0], SetValue) else SetValue.of(tx, iterators.items_of(tx, args[0]))
             return SetValue.of(tx, self.listed(tx)).call_method(tx, name, [other], {})
@@ -288,11 +295,22 @@ class DictViewValue(Value):
             return tx.constant(NotImplemented)
         return super().call_method(tx, name, args, kwargs)
 
-    def _equals(self, tx: Frame, other: Value, wanted: bool) -> Value:
-        if not isinstance(other, (DictViewValue, SetValue)):
+    def _has(self, tx: Frame, wanted: Value) -> bool:
+        """Whether one of the values is equal; of the items, the one with that key."""
+        if self.kind == "values":
+            return any(operators.equal(tx, item, wanted) for item in self.listed(tx))
+        if not isinstance(wanted, TupleValue) or len(wanted) != 2:
+            return False
+        key, value = wanted.items
+        entry = self.mapping.find(tx, key)
+        return entry is not None and operators.equal(tx, entry.value, value)
+
+    def _compare(self, tx: Frame, name: str, other: Value) -> Value:
+        if not isinstance(other, SetValue) and not (isinstance(other, DictViewValue) and other.kind != "values"):
             return tx.constant(NotImplemented)
-        same = SetValue.of(tx, self.listed(tx)).call_method(tx, "__eq__", [SetValue.of(tx, other.iterate(tx))], {})
-        return tx.constant(same.truth(tx) == wanted)
+        if name == "__ne__":
+            return tx.constant(not self._compare(tx, "__eq__", other).truth(tx))
+        return tx.call(tx.wrap(_COMPARISONS[name], None), [self, other], {})
 
     def _iterator(self, tx: Frame, backwards: bool) -> Value:
         entries = self.mapping.all_entries(tx)
@@ -375,3 +393,17 @@ def wrap_mapping_proxy(tx: Frame, obj: Any, source: Source | None) -> Value:
     tx.guard("type_is", source, MappingProxyType)
     inner = DictValue((), source)
     return MappingProxyValue(fill(tx, inner, dict(obj), source), source)
+
+
+@wraps(*_VIEW_TYPES.values(), *_ORDERED_VIEW_TYPES.values())
+def wrap_view(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A view that was made before the frame: of the dictionary behind it."""
+    tx.guard("type_is", source, type(obj))
+    read = Viewed()
+    mapping = tx.wrap(read(obj), DerivedSource(source, read) if source is not None else None)
+    kind = next(kind for types in (_VIEW_TYPES, _ORDERED_VIEW_TYPES) for kind, cls in types.items() if cls is type(obj))
+    if not isinstance(mapping, DictValue):
+        return tx.unsupported("iterate", f"a view of a {mapping.python_type().__name__}")
+    view = DictViewValue(mapping, kind)
+    view.source = source
+    return view

@@ -191,7 +191,12 @@ class FunctionValue(Value):
         cells = dict(zip(self.code.co_freevars, self.closure, strict=True))
         frame = tx.trace.new_frame(self.code, self.namespace, local_values, cells, tx)
         if flags & inspect.CO_GENERATOR:
-            return GeneratorValue(frame)
+            generator = GeneratorValue(frame)
+            for name, own in (("__name__", self.code.co_name), ("__qualname__", self.code.co_qualname)):
+                text = self.get_attr(tx, name).as_constant()
+                if text != own:
+                    generator.names[name] = text
+            return generator
         if tx.awaited is self:
             tx.trace.follow(tx, frame)
         return frame.run()

@@ -28,6 +28,7 @@ class GeneratorValue(Value):
         self.finished = False
         self.running = False
         self.made_at = frame.trace.step_of_root()
+        self.names: dict[str, str] = {}  # `__name__` and `__qualname__`, where they are not the code's
         self.only_iterated = False  # nothing but a loop of the traced program holds it
         frame.generator = self
         frame.trace.generators.append(self)
@@ -141,6 +142,8 @@ class GeneratorValue(Value):
             return GeneratorMethod(self, name)
         if name == "gi_running":
             return ConstantValue(self.running)
+        if name in self.names:
+            return ConstantValue(self.names[name])
         if name in ("__name__", "__qualname__", "gi_code"):
             code = self.frame.code
             known = {"__name__": code.co_name, "__qualname__": code.co_qualname, "gi_code": code}
@@ -148,9 +151,16 @@ class GeneratorValue(Value):
         return super().get_attr(tx, name)
 
     def set_attr(self, tx: Frame, name: str, value: Value) -> None:
+        if name in ("__name__", "__qualname__"):
+            if not issubclass(value.python_type(), str):
+                tx.raise_python(TypeError, f"{name} must be set to a string object")
+            self.names[name] = value.as_constant()
+            return
         tx.unsupported("attribute-store", f"setting {name!r} of a generator")
 
     def del_attr(self, tx: Frame, name: str) -> None:
+        if name in ("__name__", "__qualname__"):
+            tx.raise_python(TypeError, f"{name} must be set to a string object")
         tx.unsupported("attribute-delete", f"deleting {name!r} of a generator")
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -178,6 +188,11 @@ class GeneratorValue(Value):
         if self.running:
             cg.cannot_rebuild("generator", "a generator that is running")
         cg.load_suspended(self.frame, self.started, self.finished)
+        for name, text in self.names.items():
+            cg.copy()
+            cg.load_const(text)
+            cg.swap()
+            cg.store_attr(name)
 
 
 class GeneratorMethod(Value):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from triptych_dynamo.polyfills import containers
 from triptych_dynamo.values import iterators, operators
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import constant_of, index_of, is_constant_equal, none
+from triptych_dynamo.values.common import index_of, is_constant_equal, none, supports
+from triptych_dynamo.values.indices import position_of, repeated, slice_of
 from triptych_dynamo.values.sequences import LIST, ListValue, SequenceValue, TupleValue
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _iadd(self: ListValue, tx: Frame, iterable: Value) -> Value:
 @LIST("__imul__")
 def _imul(self: ListValue, tx: Frame, times: Value) -> Value:
     self.changed(tx)
-    self._items[:] = self.items * index_of(tx, times, "a repetition")
+    self._items[:] = repeated(tx, self.items, times)
     return self
 
 
@@ -109,14 +110,20 @@ def _sort(self: ListValue, tx: Frame, *, key: Value | None = None, reverse: Valu
 def _setitem(self: ListValue, tx: Frame, key: Value, item: Value) -> Value:
     self.changed(tx)
     if key.python_type() is slice:
+        taken = slice_of(tx, key)
+        if not supports(item, "__iter__") and not supports(item, "__getitem__"):
+            plain = taken.step in (None, 1)
+            tx.raise_python(
+                TypeError, "can only assign an iterable" if plain else "must assign iterable to extended slice"
+            )
         replacement = list(iterators.iterate(tx, item))
         _ = self.items
         try:
-            self._items[constant_of(tx, key, "a slice")] = replacement
+            self._items[taken] = replacement
         except ValueError as error:
             return tx.raise_python(ValueError, *error.args)
         return none(tx)
-    index = index_of(tx, key)
+    index = position_of(tx, key, "list")
     if not -len(self) <= index < len(self):
         return tx.raise_python(IndexError, "list assignment index out of range")
     self._items[index] = item
@@ -128,9 +135,9 @@ def _delitem(self: ListValue, tx: Frame, key: Value) -> Value:
     self.changed(tx)
     if key.python_type() is slice:
         _ = self.items
-        del self._items[constant_of(tx, key, "a slice")]
+        del self._items[slice_of(tx, key)]
         return none(tx)
-    index = index_of(tx, key)
+    index = position_of(tx, key, "list")
     if not -len(self) <= index < len(self):
         return tx.raise_python(IndexError, "list assignment index out of range")
     del self._items[index]

@@ -10,6 +10,7 @@ from triptych_dynamo.values import iterators, operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import MethodTable, builds_literal, constant_of, index_of, is_scalar
+from triptych_dynamo.values.indices import position_of, slice_of
 from triptych_dynamo.values.registry import wraps
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ def _reversed(self: RangeValue, tx: Frame) -> Value:
 @RANGE("__getitem__")
 def _getitem(self: RangeValue, tx: Frame, key: Value) -> Value:
     if key.python_type() is slice:
-        return RangeValue(self.value[constant_of(tx, key, "a slice")])
-    index = index_of(tx, key)
+        return RangeValue(self.value[slice_of(tx, key)])
+    index = position_of(tx, key, "range")
     if not -len(self.value) <= index < len(self.value):
         return tx.raise_python(IndexError, "range object index out of range")
     return tx.constant(self.value[index])

@@ -20,12 +20,11 @@ from triptych_dynamo.values.common import (
     MethodTable,
     Unread,
     builds_literal,
-    constant_of,
-    index_of,
     is_scalar,
     literal,
     origin_of,
 )
+from triptych_dynamo.values.indices import position_of, repeated, slice_of
 from triptych_dynamo.values.ranges import SliceValue as SliceValue
 from triptych_dynamo.values.registry import wraps, wraps_if
 
@@ -154,7 +153,7 @@ def is_struct_sequence(cls: type) -> bool:
 
 def normalise(tx: Frame, seq: SequenceValue, key: Value) -> int:
     """An index value as a position inside `seq`, or the traced IndexError."""
-    index = index_of(tx, key)
+    index = position_of(tx, key, seq.family.__name__)
     if index < 0:
         index += len(seq)
     if not 0 <= index < len(seq):
@@ -170,7 +169,10 @@ def _len(self: SequenceValue, tx: Frame) -> Value:
 @SEQUENCE("__getitem__")
 def _getitem(self: SequenceValue, tx: Frame, key: Value) -> Value:
     if key.python_type() is slice:
-        return self.like(self.items[constant_of(tx, key, "a slice")])
+        taken = slice_of(tx, key)
+        if self.cls is tuple and range(len(self))[taken] == range(len(self)):
+            return self  # a tuple's whole slice, and what follows in this way, is the tuple
+        return self.like(self.items[taken])
     return self.item(normalise(tx, self, key))
 
 
@@ -188,6 +190,8 @@ def _contains(self: SequenceValue, tx: Frame, wanted: Value) -> Value:
 def _add(self: SequenceValue, tx: Frame, other: Value) -> Value:
     if not isinstance(other, SequenceValue) or other.family is not self.family:
         return tx.constant(NotImplemented)
+    if self.cls is tuple and other.cls is tuple and not (len(self) and len(other)):
+        return self if len(self) else other
     return self.like([*self.items, *other.items])
 
 
@@ -202,7 +206,8 @@ def _radd(self: SequenceValue, tx: Frame, other: Value) -> Value:
 def _mul(self: SequenceValue, tx: Frame, times: Value) -> Value:
     if not is_scalar(times) and not hasattr(times, "specialize"):
         return tx.constant(NotImplemented)
-    return self.like(self.items * index_of(tx, times, "a repetition"))
+    items = repeated(tx, self.items, times)
+    return self if self.cls is tuple and len(items) == len(self) else self.like(items)
 
 
 def _comparison(name: str, model: Callable[..., bool]) -> None:
