@@ -117,7 +117,7 @@ def _compile_one(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options
 
 def _compile_parts(gm: GraphModule, parts: Sequence[Part], chosen: Options, why: str) -> CompiledGraph:
     """A graph of which only some parts can be recorded as CUDA graphs."""
-    compiled = []
+    compiled, chosen = [], dataclasses.replace(chosen, freezing=False)  # that is done
     for part in parts:
         options = chosen if part.recorded else dataclasses.replace(chosen, cudagraphs=False)
         compiled.append(_compile_one(graph_of(gm, part), [n.meta["val"] for n in part.inputs], options))

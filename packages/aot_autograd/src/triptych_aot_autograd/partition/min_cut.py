@@ -94,7 +94,9 @@ class _Problem:
     def solve(self) -> set[Node]:
         """The values to save."""
         inside = cut_off(self._network(), SOURCE, SINK)
-        for node, side in inside:  # type: ignore[misc]  # ends of edges are such pairs
+        for end in inside:
+            assert isinstance(end, tuple)
+            node, side = end
             if side == "in" and (node, "out") not in inside:
                 self.saved.add(node)
         return self.saved
