@@ -1,8 +1,8 @@
 """Arenas: one allocation for the intermediates of a graph, each at an offset that is fixed when the graph is compiled.
 
 A wrapper that allocates each intermediate spends up to a microsecond of host time on each. Here intermediates of static
-sizes get an interval of steps (first to last use) and an offset, such that those alive at once never overlap; the wrapper
-makes one allocation and a view for each distinct window of it, which later buffers of the same form share.
+sizes get an interval of steps (first to last use) and an offset, such that those alive at once never overlap; the
+wrapper makes one allocation and a view for each distinct window of it, which later buffers of the same form share.
 
 Buffers of one form share the fewest windows that their intervals allow (the left-edge algorithm of channel routing,
 Hashimoto and Stevens, 1971). Windows get their offsets greedily by size, the largest first, each in the smallest gap
