@@ -60,6 +60,7 @@ __all__ = [
     "exit_inference_mode",
     "expect_true",
     "FakeTensor",
+    "FAKE_LOGGER",
     "FakeTensorMode",
     "fresh_symbols",
     "function_mode_count",
@@ -340,6 +341,7 @@ def nodes_of_expression(graph: fx.Graph, expression: Any, nodes: dict[Any, fx.No
 
 
 _OPS = torch.library.Library("triptych_dynamo", "FRAGMENT")
+FAKE_LOGGER = "torch._subclasses.fake_tensor"
 _OPS.define("check(Scalar condition, str error, str message) -> ()")
 _OPS.define("to_integer(Scalar number, str how) -> SymInt")
 _ERRORS: dict[str, Any] = {

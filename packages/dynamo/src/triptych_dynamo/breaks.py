@@ -235,8 +235,8 @@ _ROWS: tuple[_Row, ...] = (
     ),
     _Row(
         "tensor-error",
-        "A tensor function refuses its arguments where a `try` or `with` block is open: the program may look at the error, "
-        "which has its exact text only when the function runs.",
+        "A tensor function refuses its arguments where a `try` or `with` block is open: the program may look at the "
+        "error, which has its exact text only when the function runs.",
         "check the arguments before the call; nothing is lost where this is rare",
         "try: x + y  # of sizes that do not fit",
     ),

@@ -12,6 +12,7 @@ from torch import fx
 
 from triptych_dynamo._torch_compat import CANNOT_FAKE, enable_python_dispatcher, tensor_version
 from triptych_dynamo.trace.mode_facts import note_modes
+from triptych_dynamo.trace.program_errors import Quietly, may_be_looked_at
 from triptych_dynamo.trace.purity import has_effect
 from triptych_dynamo.trace.refusals import refusal
 from triptych_dynamo.trace.regions import outlined
@@ -100,7 +101,7 @@ class GraphBuilder:
         """Run the function on fake tensors under the modes that the traced program has set."""
         try:
             shapes = self.trace.shapes
-            with shapes.blaming(tx.user_line), enable_python_dispatcher(), shapes.fake_mode:
+            with shapes.blaming(tx.user_line), enable_python_dispatcher(), shapes.fake_mode, Quietly():
                 if isinstance(target, str):
                     return getattr(args[0], target)(*args[1:], **kwargs)
                 return target(*args, **kwargs)
@@ -112,6 +113,8 @@ class GraphBuilder:
                 self._cannot_fake(tx, target, cause)
             if "FakeTensor" in str(error):  # torch asked a tensor for its number: real ones have one
                 tx.unsupported("data-dependent", f"{name_of(target)} of a number that a tensor holds")
+            if may_be_looked_at(tx):
+                tx.unsupported("tensor-error", f"{name_of(target)} raises {type(error).__name__}: {str(error)[:200]}")
             tx.raise_python(type(error), *[arg for arg in error.args if type(arg) in ConstantValue.ATOMS])
 
     def _cannot_fake(self, tx: Frame, target: Any, error: BaseException) -> NoReturn:
