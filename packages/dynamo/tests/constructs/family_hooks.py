@@ -255,3 +255,10 @@ def function_that_gives_too_few_gradients(w):
 @construct(W)
 def torch_s_own_functions(w):
     return torch.distributions.Beta(w.abs() + 0.1, w.abs() + 0.2, validate_args=False).rsample()
+
+
+@construct(W, breaks="backward")
+def kept_gradient_beside_a_result(w):
+    middle = w * 2
+    middle.retain_grad()
+    return (middle**2).sum(), middle

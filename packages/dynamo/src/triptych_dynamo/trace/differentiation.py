@@ -43,7 +43,7 @@ class Differentiation:
         self.trace = trace
         self.taken = False  # a gradient was taken inside the region
         self.made_leaf = False  # some leaf that requires gradients is the region's own
-        self.retained: dict[TensorValue, None] = {}  # tensors that keep their gradients
+        self.retained: dict[TensorValue, int] = {}  # tensors that keep their gradients, since which step of the root
         self.hooked: list[TensorValue] = []  # tensors from outside that get hooks behind the graph
         self._detached: dict[TensorValue, fx.Node] = {}
         self._spent: dict[TensorValue, bool] = {}
@@ -142,11 +142,13 @@ class Differentiation:
         return False
 
     def check_outputs(self, outputs: list[fx.Node]) -> None:
-        """A leaf that the region made cannot leave it beside a result that depends on it: the tie would be lost.
+        """A leaf that the region made, or a tensor that keeps its gradient, cannot leave the region beside a result that
+        depends on it: results of one graph are not tied to each other.
 
         Raises:
             Unsupported: such a pair is among the graph's results.
         """
+        self._check_retained(outputs)
         leaves = [node.meta["leaf"] for node in outputs if node.meta.get("leaf") is not None]
         if not leaves:
             return
@@ -154,3 +156,14 @@ class Differentiation:
         reached = self.reach([fake for fake in others if fake.grad_fn is not None]).leaves
         if any(leaf.fake is fake for leaf in leaves for fake in reached):
             raise Unsupported("backward", "a leaf made in the region leaves it together with a result computed from it")
+
+    def _check_retained(self, outputs: list[fx.Node]) -> None:
+        for value, step in self.retained.items():
+            if value.node not in outputs:
+                continue
+            others = [node.meta["val"] for node in outputs if node is not value.node]
+            histories = [fake for fake in others if isinstance(fake, torch.Tensor) and fake.grad_fn is not None]
+            if value.fake.grad_fn in self.reach(histories).functions:
+                error = Unsupported("backward", "a tensor that keeps its gradient leaves beside a result of it")
+                error.step = step
+                raise error

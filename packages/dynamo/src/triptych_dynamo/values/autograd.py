@@ -184,7 +184,7 @@ def _retain_grad(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict
     if tensor.source is not None:
         return tx.unsupported("backward", "retain_grad() of a tensor from outside")
     tensor.fake.retain_grad()
-    tx.trace.differentiation.retained[tensor] = None
+    tx.trace.differentiation.retained.setdefault(tensor, tx.trace.step_of_root())
     return none(tx)
 
 
