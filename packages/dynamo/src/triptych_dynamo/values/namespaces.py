@@ -7,7 +7,7 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.guards.facts import PythonFact
-from triptych_dynamo.sources import PinnedSource, Source
+from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.trace.scopes import stands_for_globals
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
@@ -112,6 +112,7 @@ class ContextVariableValue(Value):
         self._content: Value | None = None
         self._known = False  # whether `_content` is what the variable holds; None: it holds nothing
         self._before: Value | None = None
+        self._token: RealToken | None = None  # from outside, to give back
 
     def python_type(self) -> type:
         return ContextVar
@@ -153,8 +154,32 @@ class ContextVariableValue(Value):
         self._content, self._known = content, True
         tx.effects.mutated(self)
 
+    @property
+    def held(self) -> Value | None:
+        """What it holds now."""
+        return self._content
+
+    def began_with(self, content: Value | None) -> bool:
+        """Whether it held this in the beginning."""
+        return self._token is None and self._before is content
+
+    def reset_to(self, tx: Frame, token: RealToken) -> None:
+        """Give back a token from outside, which says what the variable held."""
+        tx.guard("is", AttrSource(token.source, "var"), self.obj)
+        tx.guard("python", token.source, PythonFact(_is_fresh, f"{token.source} is not used"))
+        old = token.obj.old_value
+        missing = old is Token.MISSING
+        self._before = None if missing else tx.wrap(old, AttrSource(token.source, "old_value"))
+        self._token = token
+        self.store(tx, self._before)
+
     def replay(self, cg: Writer) -> None:
-        """Set the real variable, unless it holds what it held before."""
+        """Set the real variable, unless it holds what it held before; a real token is given back first."""
+        if self._token is not None:
+            cg.load_object(self.obj.reset)
+            cg.load(self._token)
+            cg.call(1)
+            cg.pop()
         if self._content is self._before or self._content is None:
             return
         cg.load_object(self.obj.set)
@@ -179,9 +204,9 @@ def _holds(variable: ContextVar[Any], expected: Any) -> PythonFact:
 class TokenValue(Value):
     """What `ContextVar.set` returns: good for `reset`."""
 
-    def __init__(self, variable: ContextVariableValue, before: Value | None) -> None:
+    def __init__(self, variable: ContextVariableValue, before: Value | None, content: Value) -> None:
         super().__init__()
-        self.variable, self.before, self.used = variable, before, False
+        self.variable, self.before, self.content, self.used = variable, before, content, False
 
     def python_type(self) -> type:
         return Token
@@ -197,7 +222,42 @@ class TokenValue(Value):
         return super().get_attr(tx, name)
 
     def reconstruct(self, cg: Writer) -> None:
-        cg.cannot_rebuild("rebuild", "the token of a context variable")
+        """Set the variable here, which gives the token; that it is set once more with the effects changes nothing."""
+        variable = self.variable
+        if self.used or self.content is not variable.held or not variable.began_with(self.before):
+            cg.cannot_rebuild("rebuild", "the token of a context variable that was set several times")
+        cg.load_object(variable.obj.set)
+        cg.load(self.content)
+        cg.call(1)
+
+
+class RealToken(Value):
+    """A token that was made before the frame."""
+
+    source: Source
+
+    def __init__(self, obj: Token[Any], source: Source) -> None:
+        super().__init__(source)
+        self.obj = obj
+
+    def python_type(self) -> type:
+        return Token
+
+    def truth(self, tx: Frame) -> bool:
+        return True
+
+
+def _is_fresh(token: Token[Any]) -> bool:
+    """Whether the token was not given back yet, which only its text tells."""
+    return not repr(token).startswith("<Token used")
+
+
+@wraps(Token)
+def _wrap_token(tx: Frame, obj: Token[Any], source: Source | None) -> Value:
+    if source is None:
+        return tx.unsupported("call", "a token of a context variable that was made while tracing")
+    tx.guard("type_is", source, Token)
+    return RealToken(obj, source)
 
 
 VARIABLE = MethodTable()
@@ -218,13 +278,17 @@ def _variable_get(self: ContextVariableValue, tx: Frame, default: Value | None =
 
 @VARIABLE("set")
 def _variable_set(self: ContextVariableValue, tx: Frame, value: Value) -> Value:
-    token = TokenValue(self, self.content(tx))
+    token = TokenValue(self, self.content(tx), value)
     self.store(tx, value)
     return token
 
 
 @VARIABLE("reset")
 def _variable_reset(self: ContextVariableValue, tx: Frame, token: Value) -> Value:
+    fresh = isinstance(token, RealToken) and token.obj.var is self.obj and _is_fresh(token.obj)
+    if isinstance(token, RealToken) and fresh and self not in tx.effects:
+        self.reset_to(tx, token)
+        return none(tx)
     if not isinstance(token, TokenValue) or token.variable is not self:
         return tx.unsupported("call", "ContextVar.reset with a token from outside")
     if token.used:
