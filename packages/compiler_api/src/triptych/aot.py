@@ -28,13 +28,13 @@ from triptych_dynamo.export.ending_json import any_class, ending_from_json, endi
 from triptych_dynamo.guards.facts import Guard, ShapeFact, TensorFacts
 from triptych_dynamo.guards.portable import (
     PortableReader,
-    check_portable,
     guards_from_json,
     guards_to_json,
     required_globals,
     source_from_json,
     source_to_json,
 )
+from triptych_dynamo.guards.portable_program import PortableCheck
 from triptych_inductor import ArtifactError
 from triptych_inductor.container import pack, unpack
 
@@ -73,15 +73,18 @@ class AOTCompiledFunction:
         self._outputs: list[str] = header["outputs"]
         self._ending = ending_from_json(make_codec(), header["ending"], any_class)
         environment.require(required_globals(self._facts), header["externals"])
+        parameters = list(self.__signature__.parameters)
+        self._check_all = environment.checking(self._facts, parameters)
+        self._check_few = environment.checking(list(filter(_binds_kernels, self._facts)), parameters)
         self._graph = aot_graph.load(aot_graph.KeptGraph(header["graph"], kernels))
         self._checks = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it. Raises GuardCheckError, which names the guard that does not hold."""
         variables = self._bound(args, kwargs)
-        failure = self._failure(variables, self._facts if self._checks else list(filter(_binds_kernels, self._facts)))
+        failure = (self._check_all if self._checks else self._check_few)(variables)
         if failure is not None:
-            raise GuardCheckError(f"guard check failed, reason: {failure}")
+            raise GuardCheckError(f"guard check failed, reason: {failure[1]}")
         read = PortableReader(variables, self._environment.f_globals, self._environment.cells)
         given = {name: read(source) for name, source in self._inputs}
         results = self._graph(*given.values())
@@ -89,7 +92,7 @@ class AOTCompiledFunction:
 
     def guard_check(self, *args: Any, **kwargs: Any) -> bool:
         """Whether a call with these arguments would pass the guards."""
-        return self._failure(self._bound(args, kwargs), self._facts) is None
+        return self._check_all(self._bound(args, kwargs)) is None
 
     def disable_guard_check(self) -> None:
         """Calls are no longer checked against the guards; what kernels rely on (sizes, dtypes) still is."""
@@ -127,10 +130,6 @@ class AOTCompiledFunction:
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def _failure(self, variables: dict[str, Any], facts: list[Guard]) -> str | None:
-        found = check_portable(facts, variables, f_globals=self._environment.f_globals, cells=self._environment.cells)
-        return None if found is None else found[1]
-
     def __repr__(self) -> str:
         return f"AOTCompiledFunction({self.__qualname__}{self.__signature__})"
 
@@ -145,6 +144,10 @@ class _Environment:
         self.f_globals = {**f_globals, **external} if overridden else f_globals  # as a rule live
         self._external = external
         self.cells = {**cells, **{name: types.CellType(value) for name, value in external.items()}}
+
+    def checking(self, facts: list[Guard], parameters: list[str]) -> Callable[[dict[str, Any]], Any]:
+        """What checks facts for the parameters' values: None, or the guard that does not hold and a text."""
+        return PortableCheck(facts, parameters, f_globals=self.f_globals, cells=self.cells)
 
     def require(self, names: set[str], externals: list[str]) -> None:
         """Raises KeyError for a global, or an object of the closure, that is not there."""

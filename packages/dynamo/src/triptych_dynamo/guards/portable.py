@@ -203,7 +203,17 @@ def source_from_json(data: Json) -> Any:
         return s.PinnedSource(CODEC.decode(fields[0]), fields[1])
     if kind not in _SOURCES:
         raise NotPortable(f"unknown kind of source {kind!r}")
-    return _SOURCES[kind](*map(_field_from_json, fields))
+    decoded = tuple(map(_field_from_json, fields))
+    try:
+        return _shared(_SOURCES[kind], decoded, tuple(map(type, decoded)))
+    except TypeError:  # a key that does not hash
+        return _SOURCES[kind](*decoded)
+
+
+@functools.lru_cache(maxsize=16384)
+def _shared(cls: type, fields: tuple[Any, ...], types: tuple[type, ...]) -> Any:
+    """The one source of these fields: paths share their steps, as they do where they are made."""
+    return cls(*fields)
 
 
 def _field_from_json(data: Json) -> Any:
