@@ -6,6 +6,8 @@ are compared by what they read.
 
 from __future__ import annotations
 
+import ast
+import gc
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,6 +58,32 @@ class Part:
 
     def __str__(self) -> str:
         return f"part {self.number}"
+
+
+@dataclass(frozen=True)
+class CountPart:
+    """The number that an `itertools.count` gives next (0), and its step (1); its text alone tells without moving it."""
+
+    number: int
+
+    def __call__(self, counter: Any) -> Any:
+        parts = ast.literal_eval(f"({repr(counter).removeprefix('count(').removesuffix(')')},)")
+        return (*parts, 1)[self.number]
+
+    def __str__(self) -> str:
+        return ("next number", "step")[self.number]
+
+
+@dataclass(frozen=True)
+class Viewed:
+    """The dictionary of a view of its keys, values or items."""
+
+    def __call__(self, view: Any) -> Any:
+        (mapping,) = gc.get_referents(view)
+        return mapping
+
+    def __str__(self) -> str:
+        return "dictionary"
 
 
 @dataclass(frozen=True)

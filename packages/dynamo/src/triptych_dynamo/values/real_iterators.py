@@ -1,21 +1,38 @@
-"""Iterators that existed before the frame: arguments, and those of loops that a graph break cut.
+"""Iterators and views that existed before the frame: arguments, and those of loops that a graph break cut.
 
 What a real iterator gives next is read without moving it, at a source of its own; after the graph it is moved as far as
 the program moved it. An entry is for any place in the list: a loop over layers goes on in one piece of code behind the
-break in each of them. Iterators that cannot be looked into (generators, files, `itertools`) stay graph breaks.
+break in each of them. Iterators that cannot be looked into (generators, files, `itertools` but `count`)
+stay graph breaks.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.guards.facts import PythonFact
-from triptych_dynamo.runtime_iterators import LEAVES, GivesMore, HasParts, Part, Upcoming, advance, is_strict, left
+from triptych_dynamo.runtime_iterators import (
+    LEAVES,
+    CountPart,
+    GivesMore,
+    HasParts,
+    Part,
+    Upcoming,
+    Viewed,
+    advance,
+    is_strict,
+    left,
+)
 from triptych_dynamo.sources import DerivedSource
+from triptych_dynamo.values import operators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.dict_methods import DictViewValue
 from triptych_dynamo.values.iterators import IteratorValue, MapIterator, ZipIterator
+from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.sequences import TupleValue
 
@@ -161,6 +178,38 @@ class RealMap(_Composed, MapIterator):
         self.source, self.obj = source, obj
 
 
+class RealCount(IteratorValue):
+    """`itertools.count` that counts already: numbers of this call, which change from call to call."""
+
+    cls = itertools.count
+
+    def __init__(self, obj: Any, source: Source) -> None:
+        super().__init__()
+        self.source, self.obj = source, obj
+        self.upcoming: Value | None = None
+        self.moved = 0
+
+    def step(self, tx: Frame) -> Value:
+        first, step = (self._part(tx, number) for number in (0, 1))
+        item = first if self.upcoming is None else self.upcoming
+        self.upcoming = operators.binary(tx, "+", item, step)
+        self.moved += 1
+        tx.effects.mutated(self)
+        return item
+
+    def _part(self, tx: Frame, number: int) -> Value:
+        read = CountPart(number)
+        try:
+            found = read(self.obj)
+        except (ValueError, SyntaxError):
+            return tx.unsupported("iterate", f"{self.obj!r} from outside")
+        return tx.wrap(found, DerivedSource(self.source, read))
+
+    def replay(self, cg: Writer) -> None:
+        """Move the real one as far."""
+        replay_moves(cg, self, self.moved)
+
+
 def _known(tx: Frame, obj: Any, source: Source | None, kind: Any) -> Any:
     if source is None:
         return tx.unsupported("iterate", f"a {type(obj).__name__} that was made while tracing")
@@ -173,6 +222,11 @@ def _known(tx: Frame, obj: Any, source: Source | None, kind: Any) -> Any:
 @wraps(*LEAVES)
 def _leaf(tx: Frame, obj: Any, source: Source | None) -> Value:
     return _known(tx, obj, source, RealIterator)  # type: ignore[no-any-return]
+
+
+@wraps(itertools.count)
+def _count(tx: Frame, obj: Any, source: Source | None) -> Value:
+    return _known(tx, obj, source, RealCount)  # type: ignore[no-any-return]
 
 
 @wraps(enumerate)
@@ -189,3 +243,21 @@ def _composed(tx: Frame, obj: Any, source: Source | None) -> Value:
     if isinstance(value, RealMap):
         value.function = value.parts.pop(0)
     return value  # type: ignore[no-any-return]
+
+
+_VIEWS = {
+    type(getattr(mapping, kind)()): kind for mapping in ({}, OrderedDict()) for kind in ("keys", "values", "items")
+}
+
+
+@wraps(*_VIEWS)
+def _view(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A view of a dictionary that was made before the frame."""
+    tx.guard("type_is", source, type(obj))
+    read = Viewed()
+    mapping = tx.wrap(read(obj), DerivedSource(source, read) if source is not None else None)
+    if not isinstance(mapping, DictValue):
+        return tx.unsupported("iterate", f"a view of a {mapping.python_type().__name__}")
+    view = DictViewValue(mapping, _VIEWS[type(obj)])
+    view.source = source
+    return view
