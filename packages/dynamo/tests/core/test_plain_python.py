@@ -120,9 +120,62 @@ def views_that_raise(x):
     return texts(lambda: left == right, lambda: left <= right, lambda: (1, 1) in left), x
 
 
+class Numbers:
+    def __init__(self, log, lacks=None):
+        self.log, self.lacks, self.at = log, lacks, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.at += 1
+        return self.at
+
+    def __getattr__(self, name):
+        raise (self.lacks or AttributeError)(name)
+
+
+class Closing(Numbers):
+    def send(self, value):
+        self.log.append(value)
+        return value
+
+    def close(self):
+        self.log.append("closed")
+
+
+def delegate(inner, log):
+    try:
+        yield from inner
+    finally:
+        log.append("left")
+
+
+def delegation_to_iterators(x):
+    log = []
+
+    def send(inner):
+        made = delegate(inner, log)
+        return next(made), made.send(5)
+
+    def throw(inner):
+        made = delegate(inner, log)
+        return next(made), made.throw(KeyError("thrown"))
+
+    def close(inner):
+        made = delegate(inner, log)
+        return next(made), made.close()
+
+    wrong = [
+        texts(lambda do=do, lacks=lacks: do(Numbers(log, lacks))) for do in (send, throw) for lacks in (None, OSError)
+    ]
+    return wrong, send(Closing(log)), close(Closing(log)), close(iter([1, 2])), log, x
+
+
 PROGRAMS = [
     *(wrong_keys, steps_of_zero, indices_of_objects, too_many_items, the_same_tuple, lists_that_shrink),
     *(names_of_generators, locals_by_name, statements_by_name, views_of_items, views_that_raise),
+    delegation_to_iterators,
 ]
 
 

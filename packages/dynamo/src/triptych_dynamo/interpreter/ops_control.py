@@ -151,7 +151,7 @@ def send(frame: Frame, instruction: Instruction) -> None:
         elif is_none(sent):
             item = inner.call_method(frame, "__next__", [], {})
         else:
-            item = inner.call_method(frame, "send", [sent], {})
+            item = frame.call(inner.get_attr(frame, "send"), [sent])
     except TracedException as error:
         if not issubclass(error.value.python_type(), StopIteration):
             raise

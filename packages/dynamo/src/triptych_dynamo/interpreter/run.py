@@ -148,7 +148,8 @@ def _throw_into(frame: Frame) -> bool:
     if send is None:
         raise TracedException(exception)
     inner = frame.stack[-1]
-    assert isinstance(inner, GeneratorValue)
+    if not isinstance(inner, GeneratorValue):
+        return _throw_into_other(frame, inner, exception)
     try:
         frame.result = inner.resume(frame, None, exception)
         return True
@@ -159,15 +160,24 @@ def _throw_into(frame: Frame) -> bool:
         return False
 
 
+def _throw_into_other(frame: Frame, inner: Value, exception: Value) -> bool:
+    """The same over an iterator that is no generator: it is closed, or asked for a `throw` of its own."""
+    closes = issubclass(exception.python_type(), GeneratorExit)
+    method = frame.catches(AttributeError, lambda: inner.get_attr(frame, "close" if closes else "throw"))
+    if method is not None and not closes:
+        frame.unsupported("generator", "an exception is thrown into an iterator with a `throw` of its own")
+    if method is not None:
+        method.call(frame, [], {})
+    raise TracedException(exception)
+
+
 def _delegating_send(frame: Frame) -> Instruction | None:
-    """The SEND of the `yield from` in which the frame stands over a generator of the trace, if it does."""
+    """The SEND of the `yield from` in which the frame stands, if it does."""
     instructions = frame.program.instructions
     resume = instructions[frame.next_position]
     if resume.opname != "RESUME" or (resume.arg or 0) & 3 != _YIELD_FROM_RESUME:
         return None
-    if not frame.stack or not isinstance(frame.stack[-1], GeneratorValue):
-        return None
-    return instructions[frame.next_position + 1].target
+    return instructions[frame.next_position + 1].target if frame.stack else None
 
 
 def finish_delegation(frame: Frame, send: Instruction, result: Value) -> None:
