@@ -268,3 +268,52 @@ def test_modules_of_one_class_share_an_entry():
     for module in (torch.nn.LSTM(3, 3), torch.nn.LSTM(3, 3)):
         assert_same(compiled(X, module), module(X))
     assert compiled.misses == 1
+
+
+def first_and_last(x, items):
+    return x * items[0] + items[-1]
+
+
+def first_then_all(x, items):
+    first = items[0]
+    items.append(first)
+    return x * first + sum(items)
+
+
+def beyond(x, items):
+    try:
+        return x * items[2]
+    except IndexError:
+        return x - 1
+
+
+@pytest.mark.parametrize(
+    ("program", "compiles"),
+    [(first_and_last, 1), (lambda x, items: x * items[-2], 1), (first_then_all, 4), (beyond, 3)],
+)
+def test_reading_an_item_does_not_fix_the_length(program, compiles):
+    graphs = []
+    compiled = triptych_dynamo.optimize(lambda gm, inputs: (graphs.append(gm), gm.forward)[1])(program)
+    for count in (2, 3, 4, 5):
+        mine, theirs = ([torch.full((3,), float(n)) for n in range(count)] for _ in range(2))
+        assert_same(compiled(X, mine), program(X, theirs))
+        assert len(mine) == len(theirs)
+    assert len(graphs) <= compiles
+    if program is first_and_last:
+        one = [torch.ones(3)]
+        assert_same(compiled(X, one), program(X, one))
+        assert_same(compiled(X, (torch.ones(3), torch.zeros(3))), X)
+        with pytest.raises(IndexError):
+            compiled(X, [])
+
+
+def test_an_item_that_is_written_through_two_places():
+    def program(x, items):
+        items[0].add_(1)
+        return x + items[-1]
+
+    compiled = triptych_dynamo.optimize("eager")(program)
+    for count in (2, 1, 3):
+        mine, theirs = ([torch.full((3,), float(n)) for n in range(count)] for _ in range(2))
+        assert_same(compiled(X, mine), program(X, theirs))
+        assert_same(mine, theirs)

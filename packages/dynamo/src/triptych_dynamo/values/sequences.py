@@ -46,6 +46,12 @@ class Unlooked:
         self.tx.guard("length", self.source, len(self.obj))
         return [Unread(self.tx, item, ItemSource(self.source, index)) for index, item in enumerate(self.obj)]
 
+    def item(self, index: int) -> Value | None:
+        """One item by its place (from the end, where it is negative), whatever the length; None where there is none."""
+        if not -len(self.obj) <= index < len(self.obj):
+            return None
+        return self.tx.wrap(self.obj[index], ItemSource(self.source, index))
+
 
 class SequenceValue(Value):
     """Base of lists and tuples: `cls` is the exact type."""
@@ -173,6 +179,10 @@ def _getitem(self: SequenceValue, tx: Frame, key: Value) -> Value:
         if self.cls is tuple and range(len(self))[taken] == range(len(self)):
             return self  # a tuple's whole slice, and what follows in this way, is the tuple
         return self.like(self.items[taken])
+    if self.unlooked is not None and not self.appended and self.family in (list, tuple):
+        single = self.unlooked.item(position_of(tx, key, self.family.__name__))
+        if single is not None:
+            return single
     return self.item(normalise(tx, self, key))
 
 
