@@ -27,6 +27,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--compilers", nargs="+", choices=COMPILERS, default=["peer", "triptych"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--freezing", action="store_true", help="inference with parameters as constants")
+    parser.add_argument("--batch-sizes", nargs="+", type=int, default=[None], help="other than the models' own")
     parser.add_argument("--seconds", type=float, default=6.0, help="for the step times of one measurement")
     parser.add_argument("--out", type=Path, default=runner.ROOT / "out" / "bench", help="path without suffix")
     parser.add_argument("--merge", type=Path, nargs="*", default=[], help="JSON files of earlier runs to show with it")
@@ -44,9 +46,10 @@ def main() -> int:
     """Returns the exit status: 1 when a measurement failed."""
     args = _arguments()
     console = Console(width=None if sys.stdout.isatty() else 200)
+    measured = (args.models, ["infer"] if args.freezing else args.modes, args.precisions, args.batch_sizes)
     specs = [
-        Spec(model, MODES[mode], precision, compiler, args.device, args.threads, args.seconds)
-        for model, mode, precision, compiler in product(args.models, args.modes, args.precisions, args.compilers)
+        Spec(model, MODES[mode], precision, compiler, args.device, args.threads, args.seconds, size, args.freezing)
+        for model, mode, precision, size, compiler in product(*measured, args.compilers)
     ]
     rows = [row for path in args.merge for row in json.loads(path.read_text())]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

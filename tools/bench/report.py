@@ -14,9 +14,11 @@ Row = dict[str, Any]
 
 
 def key_of(row: Row) -> tuple[str, str, str]:
-    """Model, mode and precision of a result: what the compilers are compared on."""
+    """Model (and batch size, where it is not its own), mode and precision: what the compilers are compared on."""
     spec = row["spec"]
-    return spec["model"], "train" if spec["training"] else "infer", spec["precision"]
+    size, frozen = spec.get("batch_size"), spec.get("freezing")
+    model = spec["model"] + (f" x{size}" if size else "")
+    return model, "train" if spec["training"] else ("infer, frozen" if frozen else "infer"), spec["precision"]
 
 
 def ratio_to_eager(row: Row) -> float:

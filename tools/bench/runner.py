@@ -17,13 +17,15 @@ from tools.bench.worker import Spec
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _environment(folder: Path, threads: int) -> dict[str, str]:
-    """The caller's environment with every compiler's cache in `folder` and the thread count fixed."""
+def _environment(folder: Path, threads: int, freezing: bool) -> dict[str, str]:
+    """The caller's environment with every compiler's cache in `folder`, thread count and freezing as given."""
     return os.environ | {
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "peer"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "TRIPTYCH_CACHE_DIR": str(folder / "triptych"),
         "OMP_NUM_THREADS": str(threads),
+        "TORCHINDUCTOR_FREEZING": str(int(freezing)),
+        "TRIPTYCH_FREEZING": str(int(freezing)),
         "TRANSFORMERS_VERBOSITY": "error",
         "HF_HUB_OFFLINE": "1",
     }
@@ -42,7 +44,7 @@ def run_one(spec: Spec, *, timeout: float = 900.0) -> dict[str, Any]:
             done = subprocess.run(
                 command,
                 cwd=ROOT,
-                env=_environment(folder, spec.threads),
+                env=_environment(folder, spec.threads, spec.freezing),
                 timeout=timeout,
                 capture_output=True,
                 text=True,

@@ -21,7 +21,10 @@ _PROCESS_START = time.perf_counter()
 
 @dataclass(frozen=True)
 class Spec:
-    """What to measure. precision: "float32" or "bfloat16" (autocast)."""
+    """What to measure. precision: "float32" or "bfloat16" (autocast). batch_size: None for the model's own. freezing:
+
+    the compilers take parameters as constants.
+    """
 
     model: str
     training: bool
@@ -31,6 +34,7 @@ class Spec:
     threads: int = 2
     seconds: float = 6.0
     batch_size: int | None = None
+    freezing: bool = False
 
 
 @dataclass
