@@ -22,6 +22,7 @@ DISTRIBUTIONS = (
     "triptych-inductor",
     "torch",
     "sympy",
+    "networkx",
     "triton",
     "transformers",
 )

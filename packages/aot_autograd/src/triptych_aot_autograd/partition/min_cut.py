@@ -1,21 +1,23 @@
 """`min_cut_partition`: choose what is saved so that as few bytes as possible go from forward to backward.
 
-A value that the backward reads can be saved, or computed again from other saved values. With an edge of a flow network
-for each value (its capacity is the price of saving it), the cheapest choice is a minimum cut between what is there and
-what is needed. The network ends at values that must be saved in any case; so, in a deep net, it falls apart into one
-component for each layer, which are solved one by one (`flow.py`).
+A value that the backward reads can be saved, or computed again from other saved values. With an edge of a flow
+network for
+each value (its capacity is the price of saving it), the cheapest choice is a minimum cut between what is there and
+what is needed. Before
+the flow is computed the network is reduced: it ends at values that must be saved in any case, and its connected
+components,
+in a deep net one for each layer, are solved one by one.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable
-from typing import TYPE_CHECKING
+import functools
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from torch.fx import Node
 
 from triptych_aot_autograd.partition.default import eager_saved
-from triptych_aot_autograd.partition.flow import Edge, cut_off
 from triptych_aot_autograd.partition.parts import (
     Partition,
     build_partition,
@@ -27,10 +29,17 @@ from triptych_aot_autograd.partition.parts import (
 from triptych_aot_autograd.partition.rules import Recompute, cost, fusible, level
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from triptych_aot_autograd.joint_graph import JointGraph
 
-SOURCE: Hashable = "source"
-SINK: Hashable = "sink"
+SOURCE, SINK = "source", "sink"
+
+
+@functools.cache
+def _networkx() -> Any:
+    """The package, which takes 0.1 s to import and is not needed where graphs come from disk."""
+    return importlib.import_module("networkx")
 
 
 class _Problem:
@@ -93,16 +102,15 @@ class _Problem:
 
     def solve(self) -> set[Node]:
         """The values to save."""
-        inside = cut_off(self._network(), SOURCE, SINK)
-        for end in inside:
-            assert isinstance(end, tuple)
-            node, side = end
-            if side == "in" and (node, "out") not in inside:
-                self.saved.add(node)
+        network = self._network()
+        inner = network.subgraph([n for n in network if n not in (SOURCE, SINK)])
+        for component in list(_networkx().weakly_connected_components(inner)):
+            self._cut(network.subgraph([*component, SOURCE, SINK]))
         return self.saved
 
-    def _network(self) -> list[Edge]:
-        edges: list[Edge] = []
+    def _network(self) -> nx.DiGraph:
+        network = _networkx().DiGraph()
+        network.add_nodes_from((SOURCE, SINK))
         stack: list[Node] = []
         entered: set[Node] = set()
         for node in self.needed:
@@ -110,22 +118,37 @@ class _Problem:
                 self.saved.add(node)
         for node in self.needed:
             if node not in self.saved and node.op != "get_attr":
-                edges.append(((node, "out"), SINK, math.inf))
+                network.add_edge((node, "out"), SINK)
                 stack.append(node)
         while stack:
             node = stack.pop()
             if node in entered:
                 continue
             entered.add(node)
-            edges.append(((node, "in"), (node, "out"), self.price(node) if self.savable(node) else math.inf))
+            self._edge(network, node)
             if self.fixed(node):
-                edges.append((SOURCE, (node, "in"), math.inf))
+                network.add_edge(SOURCE, (node, "in"))
                 continue
             for used in node.all_input_nodes:
                 if not is_symbol(used) and used.op != "get_attr" and used not in self.saved:
-                    edges.append(((used, "out"), (node, "in"), math.inf))
+                    network.add_edge((used, "out"), (node, "in"))
                     stack.append(used)
-        return edges
+        return network
+
+    def _edge(self, network: nx.DiGraph, node: Node) -> None:
+        if self.savable(node):
+            network.add_edge((node, "in"), (node, "out"), capacity=self.price(node))
+        else:
+            network.add_edge((node, "in"), (node, "out"))  # no capacity: cannot be cut
+
+    def _cut(self, network: nx.DiGraph) -> None:
+        if network.out_degree(SOURCE) == 0:
+            return  # computed from constants and saved values alone
+        _, (reached, _) = _networkx().minimum_cut(network, SOURCE, SINK)
+        for end in reached - {SOURCE}:
+            node, side = end
+            if side == "in" and (node, "out") not in reached:
+                self.saved.add(node)
 
 
 def min_cut_partition(joint: JointGraph, *, memory_budget: float = 1.0) -> Partition:
