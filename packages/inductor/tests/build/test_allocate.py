@@ -61,6 +61,11 @@ def test_windows(makers):
         assert made.storage_offset() == plain.storage_offset() and made.dtype == base.dtype
         made.fill_(-1)
         assert torch.equal(made, plain)
+    part, weight = torch.arange(20.0)[4:], torch.nn.Parameter(torch.arange(6.0).reshape(2, 3))
+    assert torch.equal(makers[1]((2, 2), (2, 1), 3)(part), part[3:7].view(2, 2))
+    with torch.no_grad():
+        turned = makers[1]((3, 2), (1, 3), 0)(weight)
+    assert torch.equal(turned, weight.t()) and turned.data_ptr() == weight.data_ptr()
     kept = makers[1]((3,), (1,), 2)(torch.arange(9))
     gc.collect()
     assert kept.tolist() == [2, 3, 4]  # it holds the memory

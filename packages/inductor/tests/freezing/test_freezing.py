@@ -247,7 +247,7 @@ def test_no_transposed_or_unpacked_weight_is_left(dtype):
     module = seeded(block(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5, bias=False))).to(dtype)
     counts, compiled = check(module, torch.randn(4, 6, dtype=dtype))
     assert counts["pack_weights"] == 2
-    assert ".t()" not in compiled.source
+    assert ".t()" not in compiled.source and "window_" not in compiled.source
     assert ("_linear_pointwise" in compiled.source) == (dtype is torch.bfloat16)
 
 
@@ -289,6 +289,19 @@ def test_activations_are_part_of_the_product(name):
     module = seeded(After(nn.Linear(6, 8), ACTIVATIONS[name])).to(torch.bfloat16)
     counts, compiled = check(module, torch.randn(2, 3, 6, dtype=torch.bfloat16))
     assert counts["fuse_post_operations"] == 1 and not compiled.kernels
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("options", "packed"),
+    [({}, 1), ({"stride": 2, "padding": 1, "output_padding": 1}, 1), ({"dilation": 2}, 1), ({"groups": 2}, 0)],
+    ids=str,
+)
+def test_transposed_convolutions(options, packed, dtype):
+    module = seeded(block(nn.ConvTranspose2d(6, 8, 3, **options), nn.ReLU())).to(dtype)
+    counts, compiled = check(module, torch.randn(IMAGE, dtype=dtype))
+    assert counts["pack_weights"] == counts["fuse_post_operations"] == packed
+    assert ("_convolution_transpose_pointwise(" in compiled.source) == bool(packed)
 
 
 class Residual(nn.Module):

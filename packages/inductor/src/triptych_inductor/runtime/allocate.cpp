@@ -18,7 +18,7 @@ struct Torch {
   Object *(*wrap)(const void *);  // a Python object for a tensor
   long (*modes)();
   long type_offset, handle_offset;  // in a Python object: its type; in a tensor: what torch calls its handle
-  Object *tensor_type;
+  Object *tensor_type, *parameter_type;
 };
 
 struct Form {
@@ -46,10 +46,15 @@ static Object *empty(Object *self, Object *const *arguments, long count) {
   return given(f, handle);
 }
 
+static int is_plain(const Torch *t, Object *o) {
+  Object *type = *(Object **)((char *)o + t->type_offset);
+  return type == t->tensor_type || type == t->parameter_type;
+}
+
 static Object *window(Object *self, Object *const *arguments, long count) {
   const Form *f = (const Form *)PyLong_AsVoidPtr(self);
   void *handle = 0;
-  if (count != 1 || f->torch->modes() || *(Object **)((char *)arguments[0] + f->torch->type_offset) != f->torch->tensor_type ||
+  if (count != 1 || f->torch->modes() || !is_plain(f->torch, arguments[0]) ||
       f->torch->window((char *)arguments[0] + f->torch->handle_offset, f->dim, f->size, f->stride, f->offset, &handle))
     return PyObject_Vectorcall(f->otherwise, arguments, count, 0);
   return given(f, handle);

@@ -37,6 +37,7 @@ class _Torch(ctypes.Structure):
         ("type_offset", ctypes.c_long),
         ("handle_offset", ctypes.c_long),
         ("tensor_type", ctypes.c_void_p),
+        ("parameter_type", ctypes.c_void_p),
     ]
 
 
@@ -76,10 +77,13 @@ def new(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, devi
 
 @functools.cache
 def window(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Make:
-    """A function of a tensor that gives a window of its memory; the tensor's own offset is 0."""
+    """A function of a tensor that gives a window of its memory, `offset` elements from the tensor's first.
+
+    It is no view in the sense of autograd: for what only reads it, where no gradients are recorded.
+    """
 
     def plain(base: torch.Tensor) -> torch.Tensor:
-        return base.as_strided(size, stride, offset)
+        return base.as_strided(size, stride, base.storage_offset() + offset)
 
     native = _native()
     cpu = torch.device("cpu")
@@ -102,7 +106,9 @@ class _Native:
         ]
         layout = runtime_table()
         addresses = [ctypes.cast(f, ctypes.c_void_p).value for f in functions]
-        self._torch = _Torch(*addresses, layout.type_offset, layout.handle_offset, layout.tensor_type)
+        self._torch = _Torch(
+            *addresses, layout.type_offset, layout.handle_offset, layout.tensor_type, id(torch.nn.Parameter)
+        )
         self._make = library.triptych_form
         self._make.restype = ctypes.py_object
         self._make.argtypes = [ctypes.c_void_p, ctypes.c_int]

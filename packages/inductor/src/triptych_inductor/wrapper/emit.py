@@ -46,6 +46,7 @@ class Emitter:
         freed = {b.name for memory in program.memory for b in memory.free}
         returned = {leaf.buffer.name for leaf in program.graph.outputs if isinstance(leaf, Strided)}
         self.needed = freed | returned  # all other buffers are never used
+        self.reading = False  # the call at hand only reads its arguments
         self.typed: dict[str, list[str]] = {}  # arena -> its views by dtype
         self.targets: dict[str, str] = {}  # text of a function -> its name in the module
 
@@ -202,8 +203,10 @@ class Emitter:
 
     def _extern(self, node: ExternNode) -> None:
         self._comment(node.origin)
+        self.reading = _only_reads(node)
         args = [self._argument(a) for a in node.args]
         args += [f"{k}={self._argument(v)}" for k, v in node.kwargs.items()]
+        self.reading = False
         if node.out is not None:
             assert node.outputs[0] is not None
             self.lines.append(f"{node.out}({', '.join(args)}, out={node.outputs[0].name})")
@@ -255,7 +258,13 @@ class Emitter:
         return repr(printed)
 
     def _leaf(self, leaf: Any) -> str:
-        return text.window(leaf) if isinstance(leaf, Strided) else self._constant(leaf)
+        if not isinstance(leaf, Strided):
+            return self._constant(leaf)
+        static = all(type(n) is int for n in (*leaf.size, *leaf.stride, leaf.offset))
+        if leaf.is_whole or not self.reading or not static:
+            return text.window(leaf)
+        call = f"window({text.tuple_text(leaf.size)}, {text.tuple_text(leaf.stride)}, {leaf.offset})"
+        return f"{self._named(call, f'window_{_sizes(leaf.size)}')}({leaf.buffer.name})"
 
     def _constant(self, value: Any) -> str:
         try:
@@ -284,6 +293,19 @@ class Emitter:
             name = base if base.isidentifier() else f"op_{len(taken)}"
             self.targets[path] = name if name not in taken and name != "call" else f"{name}_{len(taken)}"
         return self.targets[path]
+
+
+def _only_reads(node: ExternNode) -> bool:
+    """Whether a call neither writes its arguments nor gives views of them."""
+    if node.mutates:
+        return False
+    schema = getattr(node.target, "_schema", None)
+    return node.out is not None or (
+        schema is not None
+        and schema.name.startswith("aten::")
+        and not schema.is_mutable
+        and all(result.alias_info is None for result in schema.returns)
+    )
 
 
 def _sizes(size: Any) -> str:
