@@ -3,11 +3,14 @@
 import pytest
 import torch
 
-from tools.random_programs import programs, runner, shrink
+from tools.random_programs import __main__, programs, runner, shrink
 from tools.random_programs.runner import Case
 
-ONCE_WRONG = [(80, 1), (145, 1), (431, 1), (703, 1), (2399, 1), (30330, 1)]
-NEW = [*((seed, 1) for seed in range(7000, 7008)), *((seed, 2) for seed in range(7000, 7012))]
+ONCE_WRONG = [
+    *((seed, 1) for seed in (80, 145, 431, 703, 2399, 30330)),
+    *((seed, 2) for seed in (1000, 1085, 1132, 1141, 1144, 1222, 1238, 1278, 1307, 1411, 1423, 1466)),
+]
+NEW = [*((seed, 1) for seed in range(7000, 7006)), *((seed, 2) for seed in range(7000, 7008))]
 
 
 @pytest.mark.parametrize(("seed", "edition"), [*ONCE_WRONG, *NEW])
@@ -66,3 +69,14 @@ def test_a_program_that_does_not_end_is_no_difference(monkeypatch):
     tally = runner.Tally()
     text = programs.split(Case(3, 1).text)[0] + "def main(x, y, log):\n    while True:\n        pass\n"
     assert runner.difference(Case(3, 1), text, tally) == "" and tally.too_long
+
+
+def test_a_run_that_was_stopped_goes_on(monkeypatch, tmp_path, capsys):
+    ran = []
+    monkeypatch.setattr(__main__, "difference", lambda case, tally: ran.append(case.seed) or "wrong" * (case.seed == 7))
+    monkeypatch.setattr(__main__.record, "PART", 5)
+    command = ["random_programs", "--first", "0", "--log", str(tmp_path / "log"), "--count"]
+    for count in ("10", "15"):
+        monkeypatch.setattr("sys.argv", [*command, count])
+        assert __main__.main() == 1
+    assert ran == list(range(15)) and "15 programs" in capsys.readouterr().out.splitlines()[-1]

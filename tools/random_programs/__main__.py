@@ -9,12 +9,15 @@ import gc
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import torch
 import triptych_dynamo
 
+from tools.random_programs import record
 from tools.random_programs.editions import EDITIONS, LATEST
 from tools.random_programs.programs import split
+from tools.random_programs.record import Part
 from tools.random_programs.runner import Case, Tally, difference
 from tools.random_programs.shrink import shrink
 
@@ -36,7 +39,7 @@ def main() -> int:
         small = shrink(case.text, lambda text: bool(difference(case, text)))
         print(small, difference(case, prelude + small + "\n"), sep="\n\n")
         return 0
-    return _run_block(options)
+    return _run_parts(options)
 
 
 def _options() -> argparse.Namespace:
@@ -44,6 +47,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--log", type=Path, help="a file of finished parts: a run that was stopped goes on behind them")
     parser.add_argument("--edition", type=int, default=LATEST, choices=sorted(EDITIONS), help="of the grammar")
     parser.add_argument("--backend", default="eager", help="of triptych_dynamo; triptych: the whole stack")
     parser.add_argument("--shrink", type=int, help="make the program of this seed small and print it")
@@ -51,29 +55,42 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run_block(options: argparse.Namespace) -> int:
-    """Programs one after another; each difference is printed when it is found."""
-    started, wrong, seed = time.perf_counter(), [], options.first
-    graphs = breaks = whole = endless = 0
+def _run_parts(options: argparse.Namespace) -> int:
+    """Parts one after another, those that the log holds left out."""
     gc.freeze()  # what was imported need not be looked through after each program
-    while seed < options.first + options.count and time.perf_counter() - started < options.seconds:
-        tally = Tally()
-        found = difference(Case(seed, options.edition, options.backend), tally=tally)
+    total = Part(options.edition, options.backend, options.first)
+    until = time.perf_counter() + options.seconds
+    known = {(part.edition, part.backend, part.first, part.count): part for part in record.read(options.log)}
+    for first, count in record.starts(options.first, options.count):
+        part = known.get((options.edition, options.backend, first, count))
+        if part is None:
+            part = _run_part(Part(options.edition, options.backend, first), count, until)
+            record.append(options.log, part)
+        total = total + part
+        if time.perf_counter() > until:
+            break
+    print(total)
+    return 1 if total.wrong else 0
+
+
+def _run_part(part: Part, count: int, until: float) -> Part:
+    """Programs one after another; each difference is printed when it is found."""
+    started = time.perf_counter()
+    while part.count < count and time.perf_counter() < until:
+        seed, tally = part.first + part.count, Tally()
+        found = difference(Case(seed, part.edition, part.backend), tally=tally)
         if found:
-            wrong.append(seed)
+            part.wrong.append(seed)
             print(f"seed {seed}: {found}", flush=True)
-        graphs, breaks, endless = graphs + tally.graphs, breaks + tally.breaks, endless + tally.too_long
-        whole += not tally.breaks and not tally.too_long
+        part.graphs += tally.graphs
+        part.breaks += tally.breaks
+        part.endless += tally.too_long
+        part.whole += not tally.breaks and not tally.too_long
+        part.count += 1
         triptych_dynamo.reset()
         gc.collect()
-        seed += 1
-    spent = time.perf_counter() - started
-    done = seed - options.first
-    print(
-        f"{done} programs ({whole} without a break, {endless} endless), {graphs} graphs, {breaks} breaks, {spent:.0f} s"
-    )
-    print(f"edition {options.edition}, first {options.first}: {len(wrong)} differ {wrong}")
-    return 1 if wrong else 0
+    part.seconds = round(time.perf_counter() - started, 1)
+    return part
 
 
 if __name__ == "__main__":
