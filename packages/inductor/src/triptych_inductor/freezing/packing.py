@@ -18,9 +18,6 @@ aten = torch.ops.aten
 LARGE = 1 << 21  # elements of a float32 weight from which on packing wins
 FEW_ROWS = 2  # below, a product is a matter of reading the weight once
 
-CONVOLUTION = "_convolution_pointwise"
-PRODUCT = "_linear_pointwise"
-
 
 def packs(dtype: torch.dtype) -> bool:
     """Whether oneDNN computes this dtype on this processor."""
@@ -50,23 +47,31 @@ def pack_weights(constants: Constants) -> int:
 
 
 def _convolution(constants: Constants, node: Node) -> bool:
-    x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
-    known, image = constants.value(weight), x.meta.get("val")  # type: ignore[union-attr]
-    if known is None or transposed or known.ndim != 4 or image.ndim != 4 or not packs(known.dtype):
+    x, weight, bias, stride, padding, dilation, transposed, more, groups = node.args
+    known = constants.value(weight)
+    window = [list(padding), *([list(more)] if transposed else []), list(stride), list(dilation)]  # type: ignore[arg-type]
+    if known is None or not _can_pack(node, known, [n for part in window for n in part]):
         return False
-    if image.dtype is not known.dtype or (bias is not None and bias.meta["val"].dtype is not known.dtype):  # type: ignore[union-attr]
-        return False
-    window = [list(padding), list(stride), list(dilation)]  # type: ignore[arg-type]
-    if not all(type(n) is int for n in [*known.shape, groups, *window[0], *window[1], *window[2]]):
-        return False
+    image = x.meta["val"]  # type: ignore[union-attr]
     size = list(image.shape) if all(type(n) is int for n in image.shape) else None
-    if known.numel() == 0 or (size is not None and 0 in size):
-        return False
-    packed = torch.ops.mkldnn._reorder_convolution_weight(known, *window, groups, size)
+    ops, middle = torch.ops.mkldnn, "_convolution_transpose" if transposed else "_convolution"
+    packed = getattr(ops, f"_reorder{middle}_weight")(known, *window, groups, size)
     second = constants.insert(packed, node, like=known)
-    args = (x, second, bias, *window, groups, "none", [], "")
-    _replace(constants, node, torch.ops.mkldnn._convolution_pointwise.default, args)
+    call = getattr(ops, f"{middle}_pointwise").default
+    _replace(constants, node, call, (x, second, bias, *window, groups, "none", [], ""))
     return True
+
+
+def _can_pack(node: Node, weight: torch.Tensor, numbers: list[Any]) -> bool:
+    """Whether a convolution is two-dimensional, of one dtype that oneDNN has, and of a plain window."""
+    operands = [a.meta["val"] for a in (node.args[0], node.args[2]) if isinstance(a, Node)]
+    if weight.ndim != 4 or operands[0].ndim != 4 or not packs(weight.dtype) or weight.numel() == 0:
+        return False
+    if any(value.dtype is not weight.dtype for value in operands) or any(
+        type(n) is int and n == 0 for n in operands[0].shape
+    ):
+        return False
+    return all(type(n) is int for n in numbers) and not (node.args[6] and node.args[8] != 1)
 
 
 def _mm(constants: Constants, node: Node) -> bool:

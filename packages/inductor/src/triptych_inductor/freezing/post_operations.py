@@ -33,19 +33,23 @@ def fuse_post_operations(constants: Constants) -> int:
 
 def _targets() -> frozenset[Any]:
     ops = getattr(torch.ops, "mkldnn", None)
-    names = ("_convolution_pointwise", "_linear_pointwise")
+    names = ("_convolution_pointwise", "_convolution_transpose_pointwise", "_linear_pointwise")
     return frozenset(getattr(ops, name).default for name in names if hasattr(ops, name))
 
 
 def _is_convolution(node: Node) -> bool:
-    return "_convolution_pointwise" in str(node.target)
+    return str(node.target).startswith("mkldnn._convolution")
+
+
+def _takes_sums(node: Node) -> bool:
+    return str(node.target).startswith("mkldnn._convolution_pointwise")
 
 
 def _fuse(constants: Constants, node: Node) -> int:
     reader = only_reader(node)
     if reader is None:
         return 0
-    if _is_convolution(node) and _is_sum(node, reader):
+    if _takes_sums(node) and _is_sum(node, reader):
         return _fuse_sum(constants, node, reader)
     seen = node
     while not _is_convolution(node) and reader is not None and reader.target in VIEWS:

@@ -30,7 +30,11 @@ def packed_product(ctx: Context, *args: Any) -> Any:
     return extern_call(ctx, *args)
 
 
-_RULES = {"_convolution_pointwise": packed_convolution, "_linear_pointwise": packed_product}
+_RULES = {
+    "_convolution_pointwise": packed_convolution,
+    "_convolution_transpose_pointwise": packed_convolution,
+    "_linear_pointwise": packed_product,
+}
 
 PACKED = frozenset(getattr(torch.ops.mkldnn, name) for name in _RULES if hasattr(torch.ops.mkldnn, name))
 """The calls; none where torch was built without oneDNN."""

@@ -21,7 +21,7 @@ aten = torch.ops.aten
 def is_convolution(node: Node) -> bool:
     """Whether a node is a two-dimensional convolution, of a packed weight or not."""
     value = node.meta.get("val")
-    named = node.target is aten.convolution.default or "_convolution_pointwise" in str(node.target)
+    named = node.target is aten.convolution.default or str(node.target).startswith("mkldnn._convolution")
     return named and isinstance(value, torch.Tensor) and value.ndim == 4
 
 
