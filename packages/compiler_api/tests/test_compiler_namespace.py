@@ -229,6 +229,21 @@ def test_wrap_numpy_eagerly():
     torch.testing.assert_close(plus, X + 1)
 
 
+def test_wrap_numpy_compiled():
+    np = pytest.importorskip("numpy")
+
+    @compiler.wrap_numpy
+    def energy(a, more):
+        return np.sum(a * a * more["b"]), a + 1
+
+    x = X.clone().requires_grad_()
+    compiled = triptych.compile(energy, fullgraph=True)
+    total, plus = compiled(x, more={"b": X})
+    torch.testing.assert_close(total, (X**3).sum())
+    torch.testing.assert_close(plus, X + 1)
+    torch.testing.assert_close(torch.autograd.grad(total, x)[0], 2 * X * X)
+
+
 def test_hints_about_replays_are_taken_anywhere():
     from triptych_inductor.runtime.cuda import steps  # noqa: PLC0415
 

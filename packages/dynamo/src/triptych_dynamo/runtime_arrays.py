@@ -87,3 +87,13 @@ def apart_in_memory(first: Any, second: Any) -> bool:
         spans.append((tensor.data_ptr(), tensor.data_ptr() + extent * tensor.element_size()))
     (start, end), (other_start, other_end) = spans
     return end <= other_start or other_end <= start
+
+
+def tensor_as_array(value: Any) -> Any:
+    """An array over a tensor's memory; anything else is what it is."""
+    return value.numpy() if isinstance(value, torch.Tensor) else value
+
+
+def array_as_tensor(value: Any) -> Any:
+    """A tensor over an array's memory, or of a number of numpy; anything else is what it is."""
+    return torch.as_tensor(value) if type(value).__module__ == "numpy" else value

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.utils._pytree import tree_map
+from triptych_dynamo.runtime_arrays import array_as_tensor, tensor_as_array
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,15 +25,7 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = tree_map(_array, (args, kwargs))
-        return tree_map(_tensor, fn(*args, **kwargs))
+        args, kwargs = tree_map(tensor_as_array, (args, kwargs))
+        return tree_map(array_as_tensor, fn(*args, **kwargs))
 
     return wrapped
-
-
-def _array(value: Any) -> Any:
-    return value.numpy() if isinstance(value, torch.Tensor) else value
-
-
-def _tensor(value: Any) -> Any:
-    return torch.as_tensor(value) if type(value).__module__ == "numpy" else value
