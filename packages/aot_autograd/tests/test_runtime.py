@@ -95,6 +95,20 @@ def test_double_backward(program):
     torch.testing.assert_close(found, expected)
 
 
+def test_double_backward_of_inputs_that_depend_on_each_other():
+    """The gradient of a weight counts the way through another input once."""
+
+    def program(scaled, w):
+        return (scaled @ w).pow(2).sum()
+
+    found = []
+    for fn in both(program):
+        w = torch.linspace(-1, 1, 9).view(3, 3).requires_grad_()
+        first = torch.autograd.grad(fn(torch.ones(2, 3) * w.norm(), w), w, create_graph=True)[0]
+        found.append((first, *torch.autograd.grad(first.pow(2).sum(), w)))
+    torch.testing.assert_close(found[0], found[1])
+
+
 def test_double_backward_repeats_random_draws():
     def program(x):
         return F.dropout(x.sin(), 0.5) * x
