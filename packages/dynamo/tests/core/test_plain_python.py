@@ -65,6 +65,34 @@ def lists_that_shrink(x):
     return [name for name, _ in found], items, texts(lambda: others.index(7)), x
 
 
+class Described:
+    @property
+    def fixed(self):
+        return 1
+
+
+class OnlySet:
+    def __set__(self, owner, value):
+        pass
+
+
+class Holds:
+    item = OnlySet()
+
+
+def deletions(x):
+    def delete(owner, name):
+        delattr(owner, name)
+
+    return texts(lambda: delete(Described(), "fixed"), lambda: delete(Holds(), "item"), lambda: delete(Holds(), "b")), x
+
+
+def names_of_real_generators(x):
+    made = (value for value in [x])
+    td.graph_break()
+    return texts(lambda: delattr(made, "__name__"), lambda: setattr(made, "__name__", 1)), made.__name__
+
+
 def names_of_generators(x):
     def numbers():
         yield x
@@ -175,7 +203,7 @@ def delegation_to_iterators(x):
 PROGRAMS = [
     *(wrong_keys, steps_of_zero, indices_of_objects, too_many_items, the_same_tuple, lists_that_shrink),
     *(names_of_generators, locals_by_name, statements_by_name, views_of_items, views_that_raise),
-    delegation_to_iterators,
+    *(delegation_to_iterators, deletions, names_of_real_generators),
 ]
 
 

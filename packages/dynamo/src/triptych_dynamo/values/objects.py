@@ -233,14 +233,24 @@ class ObjectValue(Value):
         raw = attributes.defines(self.cls, name)
         if isinstance(raw, property) and raw.fdel is not None:
             tx.call(tx.wrap(raw.fdel, None), [self])
+        elif isinstance(raw, property):
+            tx.raise_python(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no deleter")
         elif isinstance(attributes.defines(type(raw), "__delete__"), FunctionType):
             owner, raw = lookup(self.cls, name)
             descriptor = tx.wrap(raw, attributes.class_source(owner, name, raw))
             attributes.call_descriptor(tx, descriptor, "__delete__", [self])
         elif type(raw).__name__ == "member_descriptor":
             self._store_slot(tx, name, None)
+        elif raw is not ABSENT and attributes.is_data_descriptor(raw):
+            self._delete_through(tx, raw, name)
         elif self.fields is None or self.fields.remove(tx, tx.constant(name)) is None:
             self.raise_absent(tx, name)
+
+    def _delete_through(self, tx: Frame, raw: Any, name: str) -> None:
+        """By a descriptor without a `__delete__` in Python."""
+        if isinstance(attributes.defines(type(raw), "__set__"), FunctionType):
+            tx.raise_python(AttributeError, "__delete__")
+        tx.unsupported("attribute-delete", f"deleting {name!r}, which C keeps in a {self.cls.__name__}")
 
     # -- calls and methods ---------------------------------------------------------------------------------------------
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
