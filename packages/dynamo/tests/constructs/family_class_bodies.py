@@ -179,7 +179,7 @@ class Registering:
         cls.options = kwargs
 
 
-@construct(X, breaks="class-definition")
+@construct(X)
 def init_subclass_of_a_base(x):
     class Child(Registering, option=1):
         pass

@@ -12,7 +12,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from triptych_dynamo.runtime_classes import make_class
+from triptych_dynamo.runtime_classes import make_class, make_class_silently
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
@@ -54,6 +54,30 @@ class BodyRecipe(Recipe):
             cg.load_object(item)
         cg.build("MAP", len(self.keywords))
         cg.call(5)
+
+
+@dataclass(eq=False)
+class SilentRecipe(Recipe):
+    """A class of a body whose bases or metaclass have hooks of the program: those ran in the trace."""
+
+    meta: type
+    name: str
+    bases: tuple[type, ...]
+    namespace: dict[str, Value]
+
+    def emit(self, cg: Writer) -> None:
+        """Call `make_class_silently` with the values of the body."""
+        cg.load_object(make_class_silently)
+        cg.load_object(self.meta)
+        cg.load_const(self.name)
+        for base in self.bases:
+            cg.load_object(base)
+        cg.build("TUPLE", len(self.bases))
+        for key, value in self.namespace.items():
+            cg.load_const(key)
+            cg.load(value)
+        cg.build("MAP", len(self.namespace))
+        cg.call(4)
 
 
 @dataclass(eq=False)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import builtins
 import collections
 import dataclasses
+import enum
 import functools
 import inspect
 import types
+from _abc import _abc_init  # type: ignore[import-not-found]
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from triptych_dynamo.trace.classes import BodyRecipe, CallRecipe, Decorated, Recipe
+from triptych_dynamo.runtime_classes import make_class_silently
+from triptych_dynamo.trace.classes import BodyRecipe, CallRecipe, Decorated, Recipe, SilentRecipe
 from triptych_dynamo.values import attributes, iterators
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
 from triptych_dynamo.values.cells import CellValue
-from triptych_dynamo.values.classes import class_method, constructs
+from triptych_dynamo.values.classes import REAL_PARTS, class_method, constructs
 from triptych_dynamo.values.common import constant_of, fold, lookup
 from triptych_dynamo.values.functions import FunctionValue
+from triptych_dynamo.values.instances import makes
 from triptych_dynamo.values.mappings import DictValue
 from triptych_dynamo.values.objects import ObjectValue
 from triptych_dynamo.values.sequences import ListValue
@@ -99,21 +103,29 @@ def _stand_in_object(tx: Frame, name: str, value: ObjectValue) -> Any:
 
 
 # -- making ------------------------------------------------------------------------------------------------------------
+REAL_PARTS.append(real_part)
+
+
 def build(tx: Frame, meta: type, name: str, bases: tuple[Any, ...], namespace: dict[str, Value], kwds: Any) -> Value:
-    """The class of these parts."""
-    _check_hooks(tx, meta, bases)
+    """The class of these parts, as `type.__new__` makes it: hooks of the program are traced."""
     late: dict[str, Value] = {}
-    prepared = meta.__prepare__(name, bases, **kwds)  # type: ignore[attr-defined]
+    hooked = _has_hooks(meta, bases)
+    prepared = {} if hooked else meta.__prepare__(name, bases, **kwds)  # type: ignore[attr-defined]
     for key, value in namespace.items():
         if isinstance(value, ObjectValue) and value.is_new and hasattr(value.cls, "__set_name__"):
             late[key] = value  # torch and the standard library may run their hook: the program's is traced
         else:
             prepared[key] = real_part(tx, key, value)
     try:
-        cls = meta(name, bases, prepared, **kwds)
+        cls = make_class_silently(meta, name, bases, prepared) if hooked else meta(name, bases, prepared, **kwds)
+    except TypeError as error:
+        if hooked:
+            return tx.unsupported("class-definition", f"{name}: {error}")
+        return tx.raise_python(type(error), *error.args)
     except Exception as error:
         return tx.raise_python(type(error), *error.args)
-    made = remember_class(tx, cls, BodyRecipe(meta, name, bases, namespace, kwds))
+    recipe = SilentRecipe(meta, name, bases, namespace) if hooked else BodyRecipe(meta, name, bases, namespace, kwds)
+    made = remember_class(tx, cls, recipe)
     cell = namespace.get("__classcell__")
     if isinstance(cell, CellValue):
         cell.write(tx, made)
@@ -123,7 +135,21 @@ def build(tx: Frame, meta: type, name: str, bases: tuple[Any, ...], namespace: d
         if isinstance(real, functools.cached_property):
             real.__set_name__(cls, key)
         value.call_method(tx, "__set_name__", [made, tx.constant(key)], {})
+    if hooked:
+        _init_subclass(tx, cls, made, kwds)
     return made
+
+
+def _init_subclass(tx: Frame, cls: type, made: Value, kwds: dict[str, Any]) -> None:
+    """`super(cls, cls).__init_subclass__(**kwds)`."""
+    for base in cls.__mro__[1:]:
+        found = vars(base).get("__init_subclass__")
+        if isinstance(found, classmethod):
+            function = tx.wrap(found.__func__, attributes.class_source(base, "__init_subclass__", found))
+            tx.call(function, [made], {key: tx.constant(value) for key, value in kwds.items()})
+            return
+        if found is not None:
+            return
 
 
 def remember_class(tx: Frame, cls: type, recipe: Recipe) -> Value:
@@ -133,16 +159,45 @@ def remember_class(tx: Frame, cls: type, recipe: Recipe) -> Value:
     return value
 
 
-def _check_hooks(tx: Frame, meta: type, bases: tuple[Any, ...]) -> None:
-    """Python code of the program that making a class would run for real."""
-    for hook in ("__new__", "__init__", "__prepare__"):
-        owner, found = lookup(meta, hook)
-        if isinstance(found, (FunctionType, staticmethod, classmethod)) and not attributes.is_trusted(owner):
-            tx.unsupported("class-definition", f"{meta.__qualname__}.{hook} of a metaclass")
-    for base in bases:
-        owner, found = lookup(base, "__init_subclass__")
-        if owner is not object and not attributes.is_trusted(owner):
-            tx.unsupported("class-definition", f"{owner.__qualname__}.__init_subclass__")
+_META_HOOKS = ("__new__", "__init__", "__prepare__")
+
+
+def _own_hooks(meta: type) -> list[str]:
+    """The hooks of a metaclass that are the program's code."""
+    found = ((hook, *lookup(meta, hook)) for hook in _META_HOOKS)
+    kinds = (FunctionType, staticmethod, classmethod)
+    return [hook for hook, owner, raw in found if isinstance(raw, kinds) and not attributes.is_trusted(owner)]
+
+
+def _has_hooks(meta: type, bases: tuple[Any, ...]) -> bool:
+    """Whether making a class would run code of the program."""
+    owners = (lookup(base, "__init_subclass__")[0] for base in bases)
+    return bool(_own_hooks(meta)) or any(owner is not object and not attributes.is_trusted(owner) for owner in owners)
+
+
+@makes(lambda cls: issubclass(cls, type))
+def _new_class(tx: Frame, meta: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """`type.__new__(meta, name, bases, namespace, **keywords)`, called by a metaclass of the program."""
+    if len(args) != 3 or issubclass(meta, enum.EnumMeta):
+        return tx.unsupported("class-definition", f"{meta.__qualname__}.__new__")
+    return _from_values(tx, meta, args, kwargs)
+
+
+@builtin(_abc_init)
+def _init_abstract(tx: Frame, cls: Value) -> Value:
+    return tx.constant(None)  # done where the class was made
+
+
+def _from_values(tx: Frame, meta: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A class of its name, bases and namespace."""
+    name, bases, mapping = args
+    if not isinstance(mapping, DictValue):
+        return tx.unsupported("class-definition", "a namespace that is no dictionary")
+    plain = tuple(constant_of(tx, base, "a base class") for base in iterators.items_of(tx, bases))
+    namespace = {entry.key.as_constant(): entry.value for entry in mapping.all_entries(tx)}
+    namespace.setdefault("__module__", tx.constant(tx.scope.namespace.get("__name__")))
+    keywords = {key: constant_of(tx, value, key) for key, value in kwargs.items()}
+    return build(tx, meta, constant_of(tx, name, "a name"), plain, namespace, keywords)
 
 
 @builtin(builtins.__build_class__)
@@ -158,6 +213,10 @@ def _build_class(tx: Frame, body: Value, name: Value, *bases: Value, **kwargs: V
     namespace = run_body(tx, body, meta, text, resolved, keywords)
     if resolved is not plain:
         namespace["__orig_bases__"] = tx.constant(plain)
+    if _own_hooks(meta):
+        mapping = tx.trace.make_dict([(tx.constant(key), value) for key, value in namespace.items()])
+        given = [tx.constant(text), tx.trace.make_tuple([tx.wrap(base, None) for base in resolved]), mapping]
+        return tx.call(tx.wrap(meta, None), given, {key: tx.constant(value) for key, value in keywords.items()})
     return build(tx, meta, text, resolved, namespace, keywords)
 
 
@@ -168,14 +227,25 @@ def run_body(
     cells = dict(zip(body.code.co_freevars, body.closure, strict=True))
     names: dict[str, Value] = {}
     frame = tx.trace.new_frame(body.code, body.namespace, names, cells, tx)
-    _check_hooks(tx, meta, ())
-    prepared = meta.__prepare__(name, bases, **keywords)  # type: ignore[attr-defined]
-    if type(prepared) is not dict:
-        frame.class_namespace = prepared
+    if "__prepare__" in _own_hooks(meta):
+        names.update(_prepared(tx, meta, name, bases, keywords))
+    else:
+        prepared = meta.__prepare__(name, bases, **keywords)  # type: ignore[attr-defined]
+        frame.class_namespace = None if type(prepared) is dict else prepared
     result = frame.run()
     if isinstance(result, CellValue):
         names["__classcell__"] = result
     return names
+
+
+def _prepared(tx: Frame, meta: type, name: str, bases: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Value]:
+    """What the metaclass's own `__prepare__` puts into a namespace."""
+    given = [tx.constant(name), tx.trace.make_tuple([tx.wrap(base, None) for base in bases])]
+    prepare = tx.wrap(meta, None).get_attr(tx, "__prepare__")
+    mapping = tx.call(prepare, given, {key: tx.constant(value) for key, value in keywords.items()})
+    if not isinstance(mapping, DictValue) or mapping.source is not None:
+        return tx.unsupported("class-definition", f"{meta.__qualname__}.__prepare__ of a {mapping.python_type()}")
+    return {entry.key.as_constant(): entry.value for entry in mapping.all_entries(tx)}
 
 
 @constructs(type)
@@ -185,15 +255,12 @@ def _type(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return tx.wrap(args[0].python_type(), None)
     if len(args) != 3:
         return tx.raise_python(TypeError, "type() takes 1 or 3 arguments")
-    name, bases, mapping = args
-    if not isinstance(mapping, DictValue):
-        return tx.unsupported("class-definition", "a namespace that is no dictionary")
-    plain = tuple(constant_of(tx, base, "a base class") for base in iterators.items_of(tx, bases))
-    namespace = {entry.key.as_constant(): entry.value for entry in mapping.all_entries(tx)}
-    namespace.setdefault("__module__", tx.constant(tx.scope.namespace.get("__name__")))
-    keywords = {key: constant_of(tx, value, key) for key, value in kwargs.items()}
-    meta = types.prepare_class(constant_of(tx, name, "a name"), plain, dict(keywords))[0]
-    return build(tx, meta, constant_of(tx, name, "a name"), plain, namespace, keywords)
+    bases = iterators.items_of(tx, args[1])
+    plain = tuple(constant_of(tx, base, "a base class") for base in bases)
+    meta = types.prepare_class(constant_of(tx, args[0], "a name"), plain, {})[0]
+    if _own_hooks(meta):
+        return tx.call(tx.wrap(meta, None), args, kwargs)
+    return _from_values(tx, meta, args, kwargs)
 
 
 @class_method(type, "__prepare__")

@@ -54,6 +54,10 @@ def class_method(cls: type, name: str) -> Callable[[Callable[..., Value]], Calla
     return register
 
 
+# What stands for a value in the namespace of a real class: filled by the family that makes classes.
+REAL_PARTS: list[Callable[[Frame, str, Value], Any]] = []
+
+
 class ClassValue(Value):
     """A class. It is a constant of the trace; attributes that the program sets on it are effects."""
 
@@ -124,9 +128,16 @@ class ClassValue(Value):
     def set_attr(self, tx: Frame, name: str, value: Value) -> None:
         if attributes.defines(type(self.cls), "__setattr__") is not attributes.defines(type, "__setattr__"):
             return super().set_attr(tx, name, value)
-        self.stores[name] = value
-        tx.effects.mutated(self)
+        self.store(tx, name, value)
         return None
+
+    def store(self, tx: Frame, name: str, value: Value) -> None:
+        """`type.__setattr__(cls, name, value)`; a class of the trace is made again with the attribute."""
+        self.stores[name] = value
+        if self.cls in tx.trace.made_classes:
+            type.__setattr__(self.cls, name, REAL_PARTS[0](tx, name, value))
+        else:
+            tx.effects.mutated(self)
 
     def replay(self, cg: Writer) -> None:
         """Emit `setattr(cls, name, value)` for what was set."""
@@ -192,9 +203,10 @@ class ClassValue(Value):
             return self.instantiate(tx, args, kwargs)
         if name == "__getattribute__":
             return self.get_attr(tx, args[0].as_constant())
+        if name in ("__init__", "__init_subclass__"):
+            return none(tx)
         if name == "__setattr__":
-            self.stores[args[0].as_constant()] = args[1]
-            tx.effects.mutated(self)
+            self.store(tx, args[0].as_constant(), args[1])
             return none(tx)
         if name in ("mro", "__subclasses__", "__instancecheck__", "__subclasscheck__"):
             return tx.constant(getattr(self.cls, name)(*(arg.as_constant() for arg in args)))
@@ -211,6 +223,11 @@ class ClassValue(Value):
     def reconstruct(self, cg: Writer) -> None:
         if self.cls in cg.trace.made_classes:
             cg.trace.made_classes.recipe(self.cls).emit(cg)
+            for name, value in self.stores.items():
+                cg.copy()
+                cg.load(value)
+                cg.swap()
+                cg.store_attr(name)
         else:
             cg.load_object(self.cls)
 
@@ -236,7 +253,7 @@ def _annotations(tx: Frame, value: ClassValue) -> Value:
 
 
 def _namespace(tx: Frame, value: ClassValue) -> Value:
-    if value.stores:
+    if value.stores and value.cls not in tx.trace.made_classes:
         return tx.unsupported("attribute", "the dictionary of a changed class")
     return instances.class_namespace(tx, value.cls)
 

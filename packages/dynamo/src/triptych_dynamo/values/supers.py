@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import FunctionType
+from types import ClassMethodDescriptorType, FunctionType
 from typing import TYPE_CHECKING
 
 from triptych_dynamo.values import attributes
@@ -54,6 +54,8 @@ class SuperValue(Value):
             return tx.wrap(raw.__func__, source)
         if isinstance(raw, FunctionType):
             return tx.wrap(raw, source)
+        if isinstance(raw, ClassMethodDescriptorType):
+            return MethodValue(tx.wrap(raw, None), self.owner)
         return tx.wrap(raw, None)
 
     def set_attr(self, tx: Frame, name: str, value: Value) -> None:
