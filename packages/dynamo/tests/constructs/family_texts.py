@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import io
+import math
 import pprint
 import string
 import sys
 import warnings
+from collections import OrderedDict, defaultdict, deque
 
 import torch
 from table import construct
@@ -65,6 +67,56 @@ def formatted_objects(x, o):
         "%(a)s" % {"a": o},
         f"{o:{'x' * 3}} {o!r:^9}",
     )
+
+
+@construct(X, Shown(), {"k": Shown()}, [Shown()])
+def containers_of_objects(x, o, mapping, items):
+    return (
+        x,
+        repr(defaultdict(list, a=[o])),
+        str(OrderedDict(a=o)),
+        repr(OrderedDict()),
+        repr(deque([o, 1], maxlen=3)),
+        repr({o}),
+        repr(frozenset([o])),
+        str(mapping),
+        str(items),
+        f"{mapping!r:>20} {(o,)}",
+        "%s" % mapping,
+    )
+
+
+class Rounded:
+    def __trunc__(self):
+        return 4
+
+    def __floor__(self):
+        return 5
+
+    def __ceil__(self):
+        return "up"
+
+
+@construct(X, Rounded())
+def rounding_of_objects(x, o):
+    return x, math.trunc(o), math.floor(o), math.ceil(o), math.floor(2.5), math.ceil(x.shape[0] / 4)
+
+
+@construct(X)
+def lines_of_tracebacks(x):
+    def fails():
+        raise KeyError("a")
+
+    lines = []
+    try:
+        fails()
+    except KeyError as error:
+        lines.append(error.__traceback__.tb_lineno)
+    try:
+        raise ValueError
+    except ValueError as error:
+        lines.append(error.__traceback__.tb_lineno)
+    return x, lines
 
 
 @construct(X, Shown())

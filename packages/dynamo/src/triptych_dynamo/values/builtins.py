@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import math
 import operator
 import sys
 from types import FunctionType
@@ -17,6 +18,7 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin, call_pure
 from triptych_dynamo.values.common import fold, is_constant_equal, is_scalar, none, supports, type_name
 from triptych_dynamo.values.list_methods import sort_values
+from triptych_dynamo.values.objects import ObjectValue
 from triptych_dynamo.values.run_texts import RunText, text_of_number
 from triptych_dynamo.values.sequences import ListValue, TupleValue
 from triptych_dynamo.values.tensor import TensorValue
@@ -295,3 +297,16 @@ def _exception(tx: Frame) -> Value:
 @builtin(builtins.__import__)
 def _import(tx: Frame, name: Value, *args: Value, **kwargs: Value) -> Value:
     return tx.constant(__import__(name.as_constant()))
+
+
+def _rounding(function: Any, method: str) -> None:
+    def handler(tx: Frame, value: Value, /) -> Value:
+        if isinstance(value, ObjectValue) and supports(value, method):
+            return value.call_method(tx, method, [], {})
+        return call_pure(tx, function, [value], {})
+
+    builtin(function)(handler)
+
+
+for _function, _method in ((math.trunc, "__trunc__"), (math.floor, "__floor__"), (math.ceil, "__ceil__")):
+    _rounding(_function, _method)

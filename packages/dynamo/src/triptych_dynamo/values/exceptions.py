@@ -219,6 +219,11 @@ class TracebackValue(Value):
     def truth(self, tx: Frame) -> bool:
         return True
 
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        if name == "tb_lineno" and self.owner.lines:
+            return ConstantValue(self.owner.lines[0])
+        return super().get_attr(tx, name)
+
     def reconstruct(self, cg: Writer) -> None:
         cg.load(self.owner)
         cg.load_attr("__traceback__")
