@@ -110,7 +110,7 @@ def build(tx: Frame, meta: type, name: str, bases: tuple[Any, ...], namespace: d
     """The class of these parts, as `type.__new__` makes it: hooks of the program are traced."""
     late: dict[str, Value] = {}
     hooked = _has_hooks(meta, bases)
-    prepared = {} if hooked else meta.__prepare__(name, bases, **kwds)  # type: ignore[attr-defined]
+    prepared: Any = {} if hooked else meta.__prepare__(name, bases, **kwds)  # type: ignore[attr-defined]
     for key, value in namespace.items():
         if isinstance(value, ObjectValue) and value.is_new and hasattr(value.cls, "__set_name__"):
             late[key] = value  # torch and the standard library may run their hook: the program's is traced

@@ -199,6 +199,7 @@ class RealCount(IteratorValue):
 
     def _part(self, tx: Frame, number: int) -> Value:
         read = CountPart(number)
+        assert self.source is not None
         try:
             found = read(self.obj)
         except (ValueError, SyntaxError):
@@ -245,8 +246,10 @@ def _composed(tx: Frame, obj: Any, source: Source | None) -> Value:
     return value  # type: ignore[no-any-return]
 
 
-_VIEWS = {
-    type(getattr(mapping, kind)()): kind for mapping in ({}, OrderedDict()) for kind in ("keys", "values", "items")
+_VIEWS: dict[type, str] = {
+    type(getattr(mapping, kind)()): kind
+    for mapping in (dict[str, int](), OrderedDict[str, int]())
+    for kind in ("keys", "values", "items")
 }
 
 
