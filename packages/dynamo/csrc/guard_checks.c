@@ -126,7 +126,11 @@ static int holds_key(PyObject *object, PyObject *key) {
 static bool check_dict_has(const Op *op, Run *run) { return holds_key(VALUE, op->object) == 1; }
 static bool check_dict_lacks(const Op *op, Run *run) { return holds_key(VALUE, op->object) == 0; }
 
+/* Classes are asked for their names by the type's own lookup, which makes no exception of what is not there. */
 static bool check_lacks_attr(const Op *op, Run *run) {
+    PyTypeObject *kind = Py_TYPE(VALUE);
+    if (PyType_Check(VALUE) && kind->tp_getattro == PyType_Type.tp_getattro)
+        return !_PyType_Lookup((PyTypeObject *)VALUE, op->object) && !_PyType_Lookup(kind, op->object);
     PyObject *found = NULL;
     int status = compat_get_optional_attr(VALUE, op->object, &found);
     if (status < 0) PyErr_Clear();
