@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.sources import AttrSource, PinnedSource, Source
+from triptych_dynamo.steering import BREAKS_ARE_ERRORS
 from triptych_dynamo.trace.scopes import stands_for_globals
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.builtin_functions import builtin
@@ -152,6 +153,8 @@ class ContextVariableValue(Value):
     def store(self, tx: Frame, content: Value | None) -> None:
         """Set the variable, or give it back what it held."""
         self._content, self._known = content, True
+        if self.obj is BREAKS_ARE_ERRORS:  # the trace goes by it too
+            tx.trace.breaks_are_errors = None if content is None else content.as_constant()
         tx.effects.mutated(self)
 
     @property
