@@ -173,7 +173,7 @@ class Program:
     def __init__(self, seed):
         choice = random.Random(seed)
         torch.manual_seed(seed)
-        self.model = Model([linear, *choice.choices(BLOCKS, k=choice.randint(2, 5))])
+        self.model = Model([linear, *choice.choices(BLOCKS, k=choice.randint(2, 5))]).double()
         choice.choice(HOOKS)(self.model)
         self.whole_step, self.set_to_none = choice.random() < 0.5, choice.random() < 0.7
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=choice.choice([0.0, 0.9]))
@@ -192,7 +192,7 @@ class Program:
         found = []
         for number in range(3):
             torch.manual_seed(number)
-            loss = step(model, torch.randn(3, 4))
+            loss = step(model, torch.randn(3, 4, dtype=torch.double))
             state = [t.clone() for t in self.model.state_dict().values()]
             grads = [None if p.grad is None else p.grad.clone() for p in self.model.parameters()]
             kept = None if self.model.kept is None else self.model.kept.grad
@@ -210,7 +210,7 @@ def difference(seed, compiler):
                 if part == "seen":
                     assert x == y
                 else:
-                    torch.testing.assert_close(x, y, rtol=1e-3, atol=1e-4)
+                    torch.testing.assert_close(x, y, rtol=1e-6, atol=1e-8)
             except AssertionError as error:
                 names = [block.__name__ for block in Program(seed).model.blocks]
                 return f"step {number}, {part}, of {names}: {error}"
