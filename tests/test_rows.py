@@ -218,7 +218,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "command line, logs, folder, profiles, progress",
         "cli: env_prints_versions; seeing: explain report mistakes_on_the_command_line cache_commands "
         "each_artifact_is_logged_when_asked_for the_environment_variable debug_folder regions_and_kernels_in_profiles "
-        "progress_is_shown_late_and_on_terminals_alone",
+        "progress_is_shown_late_and_on_terminals_alone a_compilation_that_takes_long_is_shown",
     ),
     "wrong calls": ("forty wrong calls", "wrong: wrong_call there_are_forty nothing_is_left_behind"),
 }

@@ -229,6 +229,19 @@ def test_progress_is_shown_late_and_on_terminals_alone(monkeypatch):
     assert quiet.getvalue() == ""
 
 
+def test_a_compilation_that_takes_long_is_shown(monkeypatch):
+    monkeypatch.setattr(progress, "DELAY", 0.02)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+
+    def slow(gm, example_inputs):
+        time.sleep(0.3)
+        return gm.forward
+
+    triptych.compile(softmax, backend=slow, name="the slow one")(X)
+    assert "compiling the slow one, graph 0" in terminal.getvalue()
+
+
 def test_progress_without_rich(monkeypatch):
     monkeypatch.setattr(progress, "DELAY", 0.02)
     monkeypatch.setitem(sys.modules, "rich.console", None)
