@@ -1,24 +1,26 @@
 """``python -m tools.cpython_tests [MODULE ...] [--write]``: CPython's tests, plain against compiled.
 
 Prints, per module, how many tests pass plain and how many of these pass compiled, and each test that differs; with
---write the table goes to `docs/cpython_tests.md`. Exits with status 1 when a test differs that `known.py` does not
-name.
+--write its row goes to `results.json` and `docs/cpython_tests.md` is written from all rows. Exits with status 1 when a
+test differs that `known.py` does not name.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.cpython_tests.known import KNOWN
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/cpython_tests.md"
+RESULTS = Path(__file__).with_name("results.json")  # of the last run of each module
+Row = dict[str, Any]  # "plain": how many pass; "differing": what of it does not pass compiled, with the outcome
 MODULES = (
     *("test_generators", "test_contextlib", "test_dict", "test_fstring", "test_list", "test_set", "test_tuple"),
     *("test_exceptions", "test_with", "test_scope", "test_listcomps", "test_functools", "test_itertools"),
@@ -70,6 +72,8 @@ def outcomes(module: str, mode: str) -> dict[str, str]:
             begun = row["test"] if "outcome" not in row else ""
             if "outcome" in row:
                 found[row["test"]] = row["outcome"]
+        if not begun and done.returncode:
+            raise RuntimeError(f"the tests of {module} do not run:\n{done.stderr[-2000:]}")
         if not begun:
             return found
         found[begun] = f"the process ended with status {done.returncode}"
@@ -80,29 +84,38 @@ def compare(module: str) -> Comparison:
     return Comparison(module, outcomes(module, "plain"), outcomes(module, "compiled"))
 
 
-def page(comparisons: list[Comparison]) -> str:
-    """The table and the list of differences."""
-    total, passed = (
-        sum(len(item.passing) for item in comparisons),
-        sum(len(item.passing) - len(item.differing) for item in comparisons),
-    )
+def remember(item: Comparison) -> dict[str, dict[str, Row]]:
+    """Put the module's row into the results of this version of Python, and give all results."""
+    results: dict[str, dict[str, Row]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    rows = results.setdefault(".".join(map(str, sys.version_info[:2])), {})
+    rows[item.module] = {
+        "plain": len(item.passing),
+        "differing": {name: _one_line(item.compiled.get(name, "")) for name in item.differing},
+    }
+    RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    return results
+
+
+def page(results: dict[str, dict[str, Row]]) -> str:
+    """The tables and the lists of differences, a section a version of Python."""
     lines = [
         "# CPython's own tests",
         "",
-        f"Written by `python -m tools.cpython_tests --write` under Python {platform.python_version()}: each test",
-        'method runs compiled with `optimize("eager")`; what it calls runs under the hook.',
-        "",
-        f"**{passed} of the {total} tests that pass plain pass compiled.**",
-        "",
-        "| module | pass plain | pass compiled |",
-        "|---|---|---|",
+        "Written by `python -m tools.cpython_tests --write`, which may run module by module: each test method runs",
+        'compiled with `optimize("eager")`; what it calls runs under the hook.',
     ]
-    for item in comparisons:
-        if item.passing:
-            lines.append(f"| {item.module} | {len(item.passing)} | {len(item.passing) - len(item.differing)} |")
-    lines += ["", "What differs, and why:", ""]
-    for item in comparisons:
-        lines += [f"- `{name}`: {KNOWN.get(name) or _one_line(item.compiled.get(name, ''))}" for name in item.differing]
+    for version, rows in sorted(results.items()):
+        shown = {module: row for module, row in sorted(rows.items()) if row["plain"]}
+        total = sum(row["plain"] for row in shown.values())
+        passed = total - sum(len(row["differing"]) for row in shown.values())
+        lines += ["", f"## Python {version}", ""]
+        lines += [f"**{passed} of the {total} tests that pass plain pass compiled.**", ""]
+        lines += ["| module | pass plain | pass compiled |", "|---|---|---|"]
+        for module, row in shown.items():
+            lines.append(f"| {module} | {row['plain']} | {row['plain'] - len(row['differing'])} |")
+        lines += ["", "What differs, and why:", ""]
+        for row in shown.values():
+            lines += [f"- `{name}`: {KNOWN.get(name) or text}" for name, text in row["differing"].items()]
     return "\n".join(lines) + "\n"
 
 
@@ -126,7 +139,7 @@ def main() -> int:
         for name in item.differing:
             print(f"  {name}: {item.compiled.get(name)}", flush=True)
         if options.write:  # after each, so that what ran counts when the rest does not
-            PAGE.write_text(page(comparisons))
+            PAGE.write_text(page(remember(item)))
     unknown = [name for item in comparisons for name in item.differing if name not in KNOWN]
     return 1 if unknown else 0
 
