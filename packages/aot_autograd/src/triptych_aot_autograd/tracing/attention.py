@@ -120,7 +120,7 @@ class _Evaluation:
         target, facts = node.target, node.meta.get("facts")
         if node.op != "call_function" or not isinstance(target, compat.OpOverload) or type(facts) is not Facts:
             return False
-        if compat.has_effect(node) or target._schema.is_mutable:
+        if compat.has_effect(node) or target._schema.is_mutable or target in OF_STRIDES:
             return False
         if target is aten.expand.default:
             return True
@@ -147,10 +147,17 @@ class _Evaluation:
             inputs = _without_repeats(inputs, facts.size)
             if any(v.numel() > LARGEST for v in inputs.values() if v is not None):
                 return None
+        if target in VIEWS:
+            (given,) = inputs.values()
+            return None if given is None else _viewed(given, facts.size)
         args, kwargs = map_arg((node.args, node.kwargs), inputs.__getitem__)
         result = target(*_on_cpu(args), **{name: _on_cpu(v) for name, v in kwargs.items()})
         return result.expand(facts.size) if torch.Tag.pointwise in target.tags else result
 
+
+VIEWS = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default})
+OF_STRIDES = frozenset({aten.as_strided.default, aten.view.dtype})
+"""Ops whose result depends on how their argument lies in memory."""
 
 UNIFORM: dict[Any, Callable[[Any], Any]] = {
     aten.zeros.default: lambda args: 0,
@@ -173,6 +180,14 @@ def _without_repeats(inputs: dict[Node, torch.Tensor | None], size: Any) -> dict
     repeated = [all(v.size(d) == 1 or v.stride(d) == 0 for v in grown.values()) for d in range(len(size))]
     cut = tuple([slice(0, 1) if r else slice(None) for r in repeated])
     return {n: v[cut] for n, v in grown.items()}
+
+
+def _viewed(tensor: torch.Tensor, size: Any) -> torch.Tensor | None:
+    """A view; a copy where axes repeat that do not in the graph, if it is small enough."""
+    try:
+        return tensor.view(size)
+    except RuntimeError:
+        return tensor.reshape(size) if tensor.numel() <= LARGEST else None
 
 
 def _repeats(size: Any, source: torch.Size) -> list[int]:
