@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 # Iterators over what they hold: (function that remakes them, (container,), position or nothing).
-LEAVES: tuple[type, ...] = tuple(
-    type(iterator)
-    for iterator in (
-        *(iter([]), iter(()), iter(range(0)), reversed([]), iter({}), iter({}.values()), iter({}.items())),
-        *(iter(""), iter("\u00e9"), iter(b""), iter(set())),
-        *(reversed({}), reversed({}.values()), reversed({}.items())),
-    )
+_LIST: list[Any] = []
+_DICT: dict[Any, Any] = {}
+_SAMPLES: tuple[Iterator[Any], ...] = (
+    *(iter(_LIST), iter(()), iter(range(0)), reversed(_LIST), iter(_DICT), iter(_DICT.values()), iter(_DICT.items())),
+    *(iter(""), iter("\u00e9"), iter(b""), iter(set[Any]())),
+    *(reversed(_DICT), reversed(_DICT.values()), reversed(_DICT.items())),
 )
-_BACKWARDS = type(reversed([]))
+LEAVES: tuple[type, ...] = tuple(dict.fromkeys(map(type, _SAMPLES)))
+_BACKWARDS: type = type(reversed(_LIST))
 
 
 def left(iterator: Any) -> int:

@@ -7,6 +7,7 @@ compile again for each. A program that looks into the text (compares it, looks i
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,9 @@ class RunText(ConstantValue):
         return f"RunText({self.source})"
 
 
+_CONVERSIONS: dict[str, Callable[[Any], str]] = {"str": str, "repr": repr, "ascii": ascii}
+
+
 @dataclass(frozen=True)
 class Formatted:
     """`format(number, spec)`, of what a conversion makes of it."""
@@ -62,7 +66,7 @@ class Formatted:
     spec: str
 
     def __call__(self, number: Any) -> str:
-        how = {"str": str, "repr": repr, "ascii": ascii}.get(self.conversion)
+        how = _CONVERSIONS.get(self.conversion)
         return format(number if how is None else how(number), self.spec)
 
 
@@ -110,7 +114,7 @@ def _number_of_input(tx: Frame, value: Value) -> tuple[Any, Source] | None:
     """The number of a tensor on the CPU that is an input of the graph, or an element of one."""
     if not isinstance(value, TensorValue) or value.fake.ndim or value.fake.device.type != "cpu":
         return None
-    node, path = value.node, []
+    node, path = value.node, list[int]()
     while node.op == "call_function" and node.target is operator.getitem and type(node.args[1]) is int:
         path.insert(0, node.args[1])
         node = node.args[0]
