@@ -38,7 +38,9 @@ SAYS_NOTHING = {
     "ones": lambda n: torch.ones(n, n, dtype=torch.bool),
     "combined": lambda n: no_padding(n) & torch.ones((), dtype=torch.bool),
     "zeros where seen": lambda n: torch.where(no_padding(n), torch.zeros(2, 3, n, n), torch.finfo(torch.float32).min),
-    "seen as one row": lambda n: ((torch.arange(n) >= 0)[:, None] & torch.ones(n).bool()).view(n * n).view(n, n),
+    "seen as one row": lambda n: (
+        ((torch.arange(n) >= 0)[:, None] & torch.ones(n, dtype=torch.bool)).view(n * n).view(n, n)
+    ),
     "zeros added": lambda n: torch.zeros(1, 1, n, n),
 }
 HIDES_THE_FUTURE = {
