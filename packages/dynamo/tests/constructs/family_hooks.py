@@ -261,4 +261,4 @@ def torch_s_own_functions(w):
 def kept_gradient_beside_a_result(w):
     middle = w * 2
     middle.retain_grad()
-    return (middle**2).sum(), middle
+    return (middle**2).sum(), middle, middle.retains_grad

@@ -236,6 +236,16 @@ def _output_number(tensor: TensorValue, tx: Frame) -> Value:
     return ConstantValue(0)
 
 
+def _retains_grad(tensor: TensorValue, tx: Frame) -> Value:
+    """Of a tensor from outside the real one is asked."""
+    if tensor.source is None or tensor.fake.is_leaf:
+        return ConstantValue(tensor.fake.retains_grad)
+    answer = tx.trace.inputs.real_tensor(tensor).retains_grad
+    fact = PythonFact(lambda obj: obj.retains_grad == answer, f"{tensor.source}.retains_grad is {answer}")
+    tx.guard("python", tensor.source, fact)
+    return ConstantValue(answer)
+
+
 def _base(tensor: TensorValue, tx: Frame) -> Value:
     """`tensor._base`, where both are the region's own; of an argument it is known to be none."""
     if tensor.source is not None and not tx.trace.inputs.real_tensor(tensor)._is_view():
@@ -258,6 +268,7 @@ def _is_view(tensor: TensorValue, tx: Frame, args: list[Value], kwargs: dict[str
 
 ATTRIBUTES["grad_fn"] = _grad_fn
 ATTRIBUTES["output_nr"] = _output_number
+ATTRIBUTES["retains_grad"] = _retains_grad
 ATTRIBUTES["_base"] = _base
 METHODS["_is_view"] = _is_view
 

@@ -28,7 +28,7 @@ _FACTS = frozenset(
     {
         *("dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse"),
         *("is_quantized", "is_meta", "is_mps", "is_xpu", "is_nested", "is_mkldnn", "itemsize", "is_sparse_csr"),
-        *("is_vulkan", "is_xla", "is_hpu", "is_ipu", "is_mtia", "is_ort", "names", "retains_grad"),
+        *("is_vulkan", "is_xla", "is_hpu", "is_ipu", "is_mtia", "is_ort", "names"),
     }
 )
 # Attributes and methods whose answer hangs on gradients, or on inference mode.
