@@ -142,8 +142,8 @@ class Differentiation:
         return False
 
     def check_outputs(self, outputs: list[fx.Node]) -> None:
-        """A leaf that the region made, or a tensor that keeps its gradient, cannot leave beside a result that depends on
-        it: results of one graph are not tied to each other.
+        """A leaf that the region made, or a tensor that keeps its gradient, cannot leave beside a result of it: results
+        of one graph are not tied to each other.
 
         Raises:
             Unsupported: such a pair is among the graph's results.
