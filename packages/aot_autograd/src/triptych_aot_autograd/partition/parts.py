@@ -24,7 +24,8 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 class Partition:
     """Forward and backward of a joint graph.
 
-    forward: inputs are the primals; outputs are `num_outputs` results, then saved tensors, then saved symbols.
+    forward: inputs are the primals; outputs are `num_outputs` results, then saved tensors, then saved symbols. The meta
+    of its output node says under "private_outputs" which outputs only the backward sees.
     backward: inputs are saved primals, saved tensors, saved symbols, tangents; outputs are the gradients of the
     primals `gradients`.
     """
@@ -168,7 +169,8 @@ class _Emitter:
             node = graph.call_function(aten.copy_.default, (target, copies[value]))
             node.meta.update(val=target.meta["val"], phase="forward", epilogue=True)
         outputs = [copies[n] if isinstance(n, Node) else n for n in results]
-        graph.output((*outputs, *saved, *[copies[n] for n in symbols]))
+        output = graph.output((*outputs, *saved, *[copies[n] for n in symbols]))
+        output.meta["private_outputs"] = tuple(range(len(outputs), len(outputs) + len(saved)))
         return LazyGraphModule(self.joint.graph_module, graph, "Forward"), [n.name for n in saved]
 
     def _safe(self, graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:

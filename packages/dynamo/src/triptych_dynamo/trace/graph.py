@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from triptych_dynamo._torch_compat import CANNOT_FAKE, enable_python_dispatcher, tensor_version
+from triptych_dynamo.trace.devices import note_devices
 from triptych_dynamo.trace.mode_facts import note_modes
 from triptych_dynamo.trace.program_errors import Quietly, may_be_looked_at
 from triptych_dynamo.trace.purity import has_effect
@@ -93,6 +94,7 @@ class GraphBuilder:
             node.meta["effect"] = True
         self.calls += 1
         self.grad_enabled |= torch.is_grad_enabled()
+        note_devices(tx, target, graph_args, graph_kwargs)
         self.trace.unbacked.after_node(node, result, name_of(target))
         self.trace.shapes.copies.note(target, fake_args, fake_kwargs, result, tx.user_line)
         return wrap_result(tx, node, result)

@@ -393,17 +393,3 @@ def wrap_mapping_proxy(tx: Frame, obj: Any, source: Source | None) -> Value:
     tx.guard("type_is", source, MappingProxyType)
     inner = DictValue((), source)
     return MappingProxyValue(fill(tx, inner, dict(obj), source), source)
-
-
-@wraps(*_VIEW_TYPES.values(), *_ORDERED_VIEW_TYPES.values())
-def wrap_view(tx: Frame, obj: Any, source: Source | None) -> Value:
-    """A view that was made before the frame: of the dictionary behind it."""
-    tx.guard("type_is", source, type(obj))
-    read = Viewed()
-    mapping = tx.wrap(read(obj), DerivedSource(source, read) if source is not None else None)
-    kind = next(kind for types in (_VIEW_TYPES, _ORDERED_VIEW_TYPES) for kind, cls in types.items() if cls is type(obj))
-    if not isinstance(mapping, DictValue):
-        return tx.unsupported("iterate", f"a view of a {mapping.python_type().__name__}")
-    view = DictViewValue(mapping, kind)
-    view.source = source
-    return view
