@@ -32,7 +32,7 @@ class DoubleBackward:
         """Gradients for the inputs `plan.gradients`, with a graph of their own. Raises `DoubleBackwardError`."""
         self._check(ctx)
         primals = list(ctx.primals)
-        for i in self.plan.gradients:  # one input may be computed from another: what is wanted is this call's part alone
+        for i in self.plan.gradients:  # an input may follow from another: only this call's part is wanted
             primals[i] = primals[i].view_as(primals[i])
         wanted = [primals[i] for i in self.plan.gradients]
         with torch.random.fork_rng(enabled=self.plan.random), self._forward_state(ctx):
