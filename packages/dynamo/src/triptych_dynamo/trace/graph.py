@@ -85,7 +85,7 @@ class GraphBuilder:
         if refused is not None:
             tx.raise_python(type(refused), *refused.args)
         result = self.run_fake(tx, target, fake_args, fake_kwargs)
-        self.trace.unbacked.before_node()
+        self.trace.unbacked.before_node(target)
         kind = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(kind, target, graph_args, graph_kwargs)
         node.meta["val"] = result

@@ -60,10 +60,11 @@ class Unbacked:
         return any(symbol not in self.trace.shapes.sources for symbol in number.node.expr.free_symbols)
 
     # -- what calls bring --------------------------------------------------------------------------------------------
-    def before_node(self, finished: bool = False) -> None:
+    def before_node(self, target: Any = None, finished: bool = False) -> None:
         """A call was run on fake tensors: the facts that it takes for granted become checks in front of its node.
 
         Args:
+            target: what was called; a check by itself needs no other one.
             finished: the graph is compiled; what the backend's stages took for granted about inputs is still a guard.
         """
         found = deferred_checks(self.env)
@@ -72,7 +73,7 @@ class Unbacked:
             symbols = check.expr.free_symbols
             if all(symbol in self.trace.shapes.sources for symbol in symbols):  # a fact about inputs: a guard
                 self.trace.shapes.grant(check.expr, self.trace.user_line())
-            elif not finished and all(
+            elif target is not assert_scalar and not finished and all(
                 symbol in self.origins or symbol in self.trace.shapes.sources for symbol in symbols
             ):
                 self._emit(self.node_of(check.expr), RuntimeError, self._text(check.expr, self.trace.user_line()))
