@@ -24,8 +24,8 @@ import torch
 from torch import fx
 
 from triptych_dynamo.steering import mark
-from triptych_dynamo.values.cells import CellValue
-from triptych_dynamo.values.functions import FunctionValue
+from triptych_dynamo.values.callables.cells import CellValue
+from triptych_dynamo.values.callables.functions import FunctionValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame

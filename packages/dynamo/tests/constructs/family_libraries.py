@@ -237,7 +237,7 @@ def class_inside(x):
     return Inner().method(), type("Made", (), {"v": 2})().v
 
 
-@construct(X, breaks="random-state")
+@construct(X)
 def parameter_inside(x):
     torch.manual_seed(0)
     return nn.Linear(3, 3)(x), nn.Parameter(x)

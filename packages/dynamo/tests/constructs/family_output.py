@@ -161,13 +161,13 @@ def global_random_generator(x):
     return x + random.random(), random.randint(1, 10), random.choice([1, 2, 3])
 
 
-@construct(X, breaks="random-state")
+@construct(X)
 def seeded_torch(x):
     torch.manual_seed(7)
     return x + torch.rand(3)
 
 
-@construct(X, breaks="random-state")
+@construct(X)
 def random_state_saved(x):
     state = torch.get_rng_state()
     first = torch.rand(3)
@@ -175,7 +175,7 @@ def random_state_saved(x):
     return x + first, torch.rand(3)
 
 
-@construct(X, breaks="random-state")
+@construct(X)
 def forked_random_state(x):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)

@@ -18,8 +18,8 @@ from triptych_dynamo.emit.trampoline import Resume
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.interpreter.root_locals import RootLocals
 from triptych_dynamo.sources import LocalSource
-from triptych_dynamo.values.contexts import BreakPolicyValue, ModeValue
 from triptych_dynamo.values.null import EMPTY
+from triptych_dynamo.values.tensors.contexts import BreakPolicyValue, ModeValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.emit.continuation import Layout

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.emit.writer import Writer
 from triptych_dynamo.errors import Unsupported
-from triptych_dynamo.values.constant import ConstantValue
+from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.null import EMPTY
 
 if TYPE_CHECKING:

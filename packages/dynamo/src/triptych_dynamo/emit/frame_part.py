@@ -32,7 +32,7 @@ from triptych_dynamo.emit.pops import BRANCH_EFFECTS, operands_of
 from triptych_dynamo.emit.trampoline import Resume
 from triptych_dynamo.interpreter.held import generator_locals, named_locals
 from triptych_dynamo.interpreter.version import LOOP
-from triptych_dynamo.values.checkpoint import AloneValue, runs_alone
+from triptych_dynamo.values.differentiation.checkpoint import AloneValue, runs_alone
 from triptych_dynamo.values.null import HANDLING, NULL, OFFSET
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from triptych_dynamo.bytecode import Instruction, build, copy_instructions
 from triptych_dynamo.emit.continuation import Layout, assemble_part, covered, free_names_of, restored
 from triptych_dynamo.emit.frame_part import FramePart
 from triptych_dynamo.interpreter.program import program_of
-from triptych_dynamo.values.cells import CellValue
+from triptych_dynamo.values.callables.cells import CellValue
 from triptych_dynamo.values.null import EMPTY
 
 if TYPE_CHECKING:

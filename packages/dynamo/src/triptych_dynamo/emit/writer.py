@@ -19,8 +19,8 @@ from triptych_dynamo.emit.suspended import load_generator
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.logs import logger
 from triptych_dynamo.sources import LocalSource, PinnedSource, Source
+from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.null import EMPTY, NULL
 
 if TYPE_CHECKING:

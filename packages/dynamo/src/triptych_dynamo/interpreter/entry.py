@@ -10,7 +10,7 @@ from triptych_dynamo.emit.continuation import Layout, Slot, stack_name
 from triptych_dynamo.interpreter.held import holds_real
 from triptych_dynamo.interpreter.root_locals import RootLocals
 from triptych_dynamo.sources import AttrSource, CellSource, ItemSource, LocalSource, Source
-from triptych_dynamo.values.cells import CellValue
+from triptych_dynamo.values.callables.cells import CellValue
 from triptych_dynamo.values.null import HANDLING, NULL, OFFSET
 
 if TYPE_CHECKING:

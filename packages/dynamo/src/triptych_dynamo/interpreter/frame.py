@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from triptych_dynamo.errors import TracedException, Unsupported
 from triptych_dynamo.interpreter.program import Program, program_of
 from triptych_dynamo.interpreter.run import run
+from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.constant import ConstantValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.entry import PendingCall
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.trace.effects import Effects
     from triptych_dynamo.trace.scopes import GlobalScope
     from triptych_dynamo.trace.trace import Trace
-    from triptych_dynamo.values.cells import CellValue
+    from triptych_dynamo.values.callables.cells import CellValue
 
 T = TypeVar("T")
 

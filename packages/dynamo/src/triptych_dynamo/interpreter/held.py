@@ -6,8 +6,8 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.interpreter.root_locals import RootLocals
-from triptych_dynamo.values.generators import GeneratorValue
-from triptych_dynamo.values.objects import ObjectValue
+from triptych_dynamo.values.callables.generators import GeneratorValue
+from triptych_dynamo.values.objects.objects import ObjectValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from triptych_dynamo.bytecode.tables import FACTS
 from triptych_dynamo.interpreter.handlers import op
 from triptych_dynamo.interpreter.ops_data import list_to_tuple
-from triptych_dynamo.values import operators
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.cells import CellValue
-from triptych_dynamo.values.functions import FunctionValue
+from triptych_dynamo.values.callables import operators
+from triptych_dynamo.values.callables.cells import CellValue
+from triptych_dynamo.values.callables.functions import FunctionValue
 from triptych_dynamo.values.null import NULL
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import Signal, op
 from triptych_dynamo.interpreter.run import drop_generators, finish_delegation
 from triptych_dynamo.interpreter.version import LOOP
+from triptych_dynamo.values.atoms.constant import ConstantValue
+from triptych_dynamo.values.atoms.symbolic import SymbolicValue
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.checks import assertion
-from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.generators import GeneratorValue
-from triptych_dynamo.values.iterators import get_iter as iterator_of
+from triptych_dynamo.values.callables.generators import GeneratorValue
+from triptych_dynamo.values.containers.iterators import get_iter as iterator_of
 from triptych_dynamo.values.null import NULL
-from triptych_dynamo.values.symbolic import SymbolicValue
-from triptych_dynamo.values.tensor import TensorValue
+from triptych_dynamo.values.tensors.checks import assertion
+from triptych_dynamo.values.tensors.tensor import TensorValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.interpreter.handlers import op
 from triptych_dynamo.interpreter.version import LOOP
-from triptych_dynamo.values import operators
+from triptych_dynamo.values.atoms.constant import ConstantValue
+from triptych_dynamo.values.atoms.run_texts import join
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.builtins import format_value
-from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.iterators import get_iter
-from triptych_dynamo.values.mappings import DictValue
-from triptych_dynamo.values.ranges import SliceValue
-from triptych_dynamo.values.run_texts import join
-from triptych_dynamo.values.sequences import ListValue, TupleValue
-from triptych_dynamo.values.sets import SetValue
+from triptych_dynamo.values.callables import operators
+from triptych_dynamo.values.callables.builtins import format_value
+from triptych_dynamo.values.containers.iterators import get_iter
+from triptych_dynamo.values.containers.mappings import DictValue
+from triptych_dynamo.values.containers.ranges import SliceValue
+from triptych_dynamo.values.containers.sequences import ListValue, TupleValue
+from triptych_dynamo.values.containers.sets import SetValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from triptych_dynamo.bytecode.tables import FACTS
 from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import op
+from triptych_dynamo.values.atoms.constant import ConstantValue
+from triptych_dynamo.values.atoms.type_names import TELLS_FULL_NAMES, full_name, short_name
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.contexts import manager_of
 from triptych_dynamo.values.null import HANDLING, NULL
-from triptych_dynamo.values.type_names import TELLS_FULL_NAMES, full_name, short_name
+from triptych_dynamo.values.tensors.contexts import manager_of
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction

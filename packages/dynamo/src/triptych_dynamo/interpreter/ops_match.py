@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from triptych_dynamo.interpreter.handlers import op
-from triptych_dynamo.values import operators
+from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.sequences import TupleValue
+from triptych_dynamo.values.callables import operators
+from triptych_dynamo.values.containers.sequences import TupleValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction

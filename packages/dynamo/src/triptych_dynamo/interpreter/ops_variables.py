@@ -9,10 +9,10 @@ from triptych_dynamo.bytecode.tables import FACTS
 from triptych_dynamo.interpreter.handlers import op
 from triptych_dynamo.interpreter.held import holds_real
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.cells import CellValue
-from triptych_dynamo.values.generators import GeneratorValue
+from triptych_dynamo.values.callables.cells import CellValue
+from triptych_dynamo.values.callables.generators import GeneratorValue
 from triptych_dynamo.values.null import NULL
-from triptych_dynamo.values.objects import ObjectValue
+from triptych_dynamo.values.objects.objects import ObjectValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction

@@ -8,11 +8,11 @@ from triptych_dynamo.bytecode.tables import FACTS
 from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import Signal
 from triptych_dynamo.interpreter.version import LOOP
+from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import NotConstant
-from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.exceptions import ExceptionValue
-from triptych_dynamo.values.generators import GeneratorValue
+from triptych_dynamo.values.callables.generators import GeneratorValue
 from triptych_dynamo.values.null import OFFSET
+from triptych_dynamo.values.objects.exceptions import ExceptionValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.bytecode.instruction import Instruction

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.trace.trace import Trace
     from triptych_dynamo.values.base import Value
-    from triptych_dynamo.values.tensor import TensorValue
+    from triptych_dynamo.values.tensors.tensor import TensorValue
 
 
 class TensorAttributes:

@@ -18,7 +18,7 @@ from triptych_dynamo.runtime_tensors import returned_leaf, with_own_history, wit
 if TYPE_CHECKING:
     from triptych_dynamo.emit.writer import Writer
     from triptych_dynamo.trace.trace import Trace
-    from triptych_dynamo.values.tensor import TensorValue
+    from triptych_dynamo.values.tensors.tensor import TensorValue
 
 
 class Reach:

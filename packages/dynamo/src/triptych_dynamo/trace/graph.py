@@ -17,8 +17,8 @@ from triptych_dynamo.trace.program_errors import Quietly, may_be_looked_at
 from triptych_dynamo.trace.purity import has_effect
 from triptych_dynamo.trace.refusals import refusal
 from triptych_dynamo.trace.regions import outlined
+from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.constant import ConstantValue
 from triptych_dynamo.values.results import wrap_result
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from triptych_dynamo._torch_compat import dispatch_keys
 from triptych_dynamo.guards.facts import TensorFacts
 from triptych_dynamo.marks import is_pinned_by_guard
 from triptych_dynamo.trace.owned_inputs import OwnedInputs
-from triptych_dynamo.values.tensor import TensorValue
+from triptych_dynamo.values.tensors.tensor import TensorValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame

@@ -39,8 +39,8 @@ from triptych_dynamo.trace.constraints import Condition, Conditions
 from triptych_dynamo.trace.history import History
 from triptych_dynamo.trace.sizes import Size, symbolic_dims
 from triptych_dynamo.trace.tiny_sizes import Copies
-from triptych_dynamo.values.numbers import NumberValue
-from triptych_dynamo.values.symbolic import SymbolicValue
+from triptych_dynamo.values.atoms.numbers import NumberValue
+from triptych_dynamo.values.atoms.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
     from torch import fx
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.sources import Source
     from triptych_dynamo.trace.trace import Trace
     from triptych_dynamo.values.base import Value
-    from triptych_dynamo.values.tensor import TensorValue
+    from triptych_dynamo.values.tensors.tensor import TensorValue
 
 
 class Shapes:

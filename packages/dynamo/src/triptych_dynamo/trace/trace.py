@@ -34,18 +34,18 @@ from triptych_dynamo.trace.plan import Plan, first_of_call
 from triptych_dynamo.trace.scopes import GlobalScope
 from triptych_dynamo.trace.shapes import Shapes
 from triptych_dynamo.trace.unbacked import Unbacked
-from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.exceptions import ExceptionValue
-from triptych_dynamo.values.mappings import DictValue
+from triptych_dynamo.values.atoms.constant import ConstantValue
+from triptych_dynamo.values.containers.mappings import DictValue
+from triptych_dynamo.values.containers.sequences import ListValue, TupleValue
+from triptych_dynamo.values.objects.exceptions import ExceptionValue
 from triptych_dynamo.values.registry import find_rule
-from triptych_dynamo.values.sequences import ListValue, TupleValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.options import Options
+    from triptych_dynamo.values.atoms.symbolic import SymbolicValue
     from triptych_dynamo.values.base import Value
-    from triptych_dynamo.values.cells import CellValue
-    from triptych_dynamo.values.generators import GeneratorValue
-    from triptych_dynamo.values.symbolic import SymbolicValue
+    from triptych_dynamo.values.callables.cells import CellValue
+    from triptych_dynamo.values.callables.generators import GeneratorValue
 
 _SOURCE_LINES = logger("trace_source")
 _current: ContextVar[Trace | None] = ContextVar("triptych_trace", default=None)

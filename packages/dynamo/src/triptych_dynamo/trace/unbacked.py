@@ -28,7 +28,7 @@ from triptych_dynamo.sources import TensorSizeSource
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.trace.trace import Trace
-    from triptych_dynamo.values.symbolic import SymbolicValue
+    from triptych_dynamo.values.atoms.symbolic import SymbolicValue
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,10 @@ class Unbacked:
             symbols = check.expr.free_symbols
             if all(symbol in self.trace.shapes.sources for symbol in symbols):  # a fact about inputs: a guard
                 self.trace.shapes.grant(check.expr, self.trace.user_line())
-            elif target is not assert_scalar and not finished and all(
-                symbol in self.origins or symbol in self.trace.shapes.sources for symbol in symbols
+            elif (
+                target is not assert_scalar
+                and not finished
+                and all(symbol in self.origins or symbol in self.trace.shapes.sources for symbol in symbols)
             ):
                 self._emit(self.node_of(check.expr), RuntimeError, self._text(check.expr, self.trace.user_line()))
 

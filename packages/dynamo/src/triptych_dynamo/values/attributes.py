@@ -19,10 +19,10 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import AttrSource, PinnedSource, Source
+from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.callables.functions import MethodValue
 from triptych_dynamo.values.common import ABSENT, constant_of, fold, is_trusted_name, lookup
-from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.functions import MethodValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame

@@ -13,8 +13,8 @@ from collections.abc import Iterator as IteratorABC
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import PinnedSource, Source
+from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import NotConstant, Value
-from triptych_dynamo.values.constant import ConstantValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame

@@ -86,8 +86,8 @@ def load_families() -> None:
     """Import every module of `values`, so that their rules are known."""
     if not _loaded:
         _loaded.append(True)
-        for module in pkgutil.iter_modules(values.__path__):
-            importlib.import_module(f"{values.__name__}.{module.name}")
+        for module in pkgutil.walk_packages(values.__path__, f"{values.__name__}."):
+            importlib.import_module(module.name)
 
 
 def find_rule(obj: Any) -> Rule | None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from triptych_dynamo.values.atoms.constant import ConstantValue
+from triptych_dynamo.values.atoms.symbolic import SymbolicValue
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.constant import ConstantValue
-from triptych_dynamo.values.symbolic import SymbolicValue
-from triptych_dynamo.values.tensor import TensorValue
+from triptych_dynamo.values.tensors.tensor import TensorValue
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame

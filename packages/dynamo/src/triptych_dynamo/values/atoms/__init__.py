@@ -1,0 +1,1 @@
+"""Numbers, strings and other atoms: known while tracing, or symbols of the graph."""

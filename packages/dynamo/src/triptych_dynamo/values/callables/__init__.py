@@ -1,0 +1,1 @@
+"""What can be called: Python functions, builtins, operators, partial objects, generators."""

@@ -1,0 +1,1 @@
+"""Lists, tuples, dictionaries, sets, ranges, and iterators over anything."""

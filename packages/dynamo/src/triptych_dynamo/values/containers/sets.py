@@ -1,0 +1,340 @@
+"""`set` and `frozenset`: members found by the stand-in of their value.
+
+A set of constants iterates in the order of a real set with these members, which hashes decide; other members come in
+the order in which they were added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from triptych_dynamo.sources import Source
+from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.callables.builtin_methods import BuiltinMethodValue
+from triptych_dynamo.values.common import MethodTable, builds_literal, literal, needs_fields, none, origin_of
+from triptych_dynamo.values.containers import iterators
+from triptych_dynamo.values.containers.hashing import member_of
+from triptych_dynamo.values.registry import wraps
+
+if TYPE_CHECKING:
+    from triptych_dynamo.emit.writer import Writer
+    from triptych_dynamo.interpreter.frame import Frame
+
+SET = MethodTable()
+_MUTATORS = frozenset(
+    "add discard remove pop clear update difference_update intersection_update symmetric_difference_update "
+    "__iand__ __ior__ __isub__ __ixor__".split()
+)
+
+
+class SetValue(Value):
+    """A set or, with `cls=frozenset`, a frozenset."""
+
+    def __init__(self, items: Iterable[Value] = (), source: Source | None = None, cls: type = set) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.owner: Value | None = None
+        self.members: dict[Any, Value] = {}
+        self.made_here = source is None  # or changed here: the real order is not known
+        for item in items:
+            self.members.setdefault(item.as_constant(), item)
+
+    @classmethod
+    def of(cls, tx: Frame, items: Iterable[Value], kind: type = set) -> SetValue:
+        """A new set of any values."""
+        result = SetValue((), cls=kind)
+        for item in items:
+            result.members.setdefault(member_of(tx, item), item)
+        return result
+
+    @property
+    def this(self) -> Value:
+        """The object that the program sees: the owner where there is one."""
+        return self.owner or self
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def is_constant(self) -> bool:
+        return all(item.is_constant() for item in self.members.values())
+
+    def as_constant(self) -> Any:
+        return self.cls(item.as_constant() for item in self.members.values())
+
+    def truth(self, tx: Frame) -> bool:
+        return bool(self.members)
+
+    def key(self, tx: Frame) -> Any:
+        if self.cls is set:
+            return tx.raise_python(TypeError, "unhashable type: 'set'")
+        return frozenset(self.members)
+
+    def iterate(self, tx: Frame) -> Iterator[Value]:
+        return iter(self.ordered())
+
+    def ordered(self) -> list[Value]:
+        """The members in the order of iteration."""
+        if not self.made_here or not self.is_constant():
+            return list(self.members.values())
+        table: set[Any] = set()
+        for mark in self.members:
+            table.add(mark)
+        return [self.members[mark] for mark in table]
+
+    def get_attr(self, tx: Frame, name: str) -> Value:
+        return BuiltinMethodValue(self, name) if hasattr(self.cls, name) else super().get_attr(tx, name)
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name in _MUTATORS and self.cls is frozenset:
+            return tx.raise_python(AttributeError, f"'frozenset' object has no attribute '{name}'")
+        return SET.run(self, tx, name, args, kwargs)
+
+    def replace(self, tx: Frame, members: dict[Any, Value]) -> None:
+        """Set the members in place."""
+        self.members = members
+        self.made_here = True
+        if self.source is not None:
+            tx.effects.mutated(self.this)
+
+    def replay(self, cg: Writer) -> None:
+        """Emit `obj.clear(); obj.update([...])`."""
+        cg.load_object(set.clear)
+        cg.load(self.this)
+        cg.call(1)
+        cg.pop()
+        self.fill_owner(cg, self.this)
+
+    def fill_owner(self, cg: Writer, owner: Value) -> None:
+        """Emit `set.update(owner, [...])`."""
+        cg.load_object(set.update)
+        cg.load(owner)
+        self._load_list(cg)
+        cg.call(2)
+        cg.pop()
+
+    def _load_list(self, cg: Writer) -> None:
+        for item in self.members.values():
+            cg.load(item)
+        cg.build("LIST", len(self.members))
+
+    def reconstruct(self, cg: Writer) -> None:
+        if self.cls is set and needs_fields(self.members):  # its members, and then what goes into them, come first
+            self._load_list(cg)
+            cg.pop()
+            cg.load_object(set)
+            cg.call(0)
+            cg.later(self)
+            return
+        cg.load_object(self.cls)
+        self._load_list(cg)
+        cg.call(1)
+
+
+def members_of(tx: Frame, value: Value) -> dict[Any, Value]:
+    """The members of any iterable, by stand-in."""
+    if isinstance(value, SetValue):
+        return dict(value.members)
+    found: dict[Any, Value] = {}
+    for item in iterators.iterate(tx, value):
+        found.setdefault(member_of(tx, item), item)
+    return found
+
+
+def make_set(tx: Frame, cls: type, iterable: Value | None) -> SetValue:
+    """`set(iterable)` or `frozenset(iterable)`."""
+    result = SetValue((), cls=cls)
+    if iterable is not None:
+        result.members = members_of(tx, iterable)
+    return result
+
+
+def _derived(self: SetValue, members: dict[Any, Value]) -> SetValue:
+    result = SetValue((), cls=self.cls)
+    result.members = members
+    return result
+
+
+def _union(a: dict[Any, Value], b: dict[Any, Value]) -> dict[Any, Value]:
+    return {**b, **a} if not a else {**a, **{mark: item for mark, item in b.items() if mark not in a}}
+
+
+def _intersection(a: dict[Any, Value], b: dict[Any, Value]) -> dict[Any, Value]:
+    return {mark: item for mark, item in a.items() if mark in b}
+
+
+def _difference(a: dict[Any, Value], b: dict[Any, Value]) -> dict[Any, Value]:
+    return {mark: item for mark, item in a.items() if mark not in b}
+
+
+def _symmetric(a: dict[Any, Value], b: dict[Any, Value]) -> dict[Any, Value]:
+    return {**_difference(a, b), **_difference(b, a)}
+
+
+_ALGEBRA = {
+    "union": ("or", "update", _union),
+    "intersection": ("and", "intersection_update", _intersection),
+    "difference": ("sub", "difference_update", _difference),
+    "symmetric_difference": ("xor", "symmetric_difference_update", _symmetric),
+}
+
+
+def _algebra(name: str) -> None:
+    stem, update_name, combine = _ALGEBRA[name]
+
+    def method(self: SetValue, tx: Frame, *others: Value) -> Value:
+        members = dict(self.members)
+        for other in others:
+            members = combine(members, members_of(tx, other))
+        return _derived(self, members)
+
+    def update(self: SetValue, tx: Frame, *others: Value) -> Value:
+        members = dict(self.members)
+        for other in others:
+            members = combine(members, members_of(tx, other))
+        self.replace(tx, members)
+        return none(tx)
+
+    def operator(self: SetValue, tx: Frame, other: Value) -> Value:
+        if not is_set_like(other):
+            return tx.constant(NotImplemented)
+        return _derived(self, combine(dict(self.members), members_of(tx, other)))
+
+    def inplace(self: SetValue, tx: Frame, other: Value) -> Value:
+        if not is_set_like(other):
+            return tx.constant(NotImplemented)
+        self.replace(tx, combine(dict(self.members), members_of(tx, other)))
+        return self
+
+    def reflected(self: SetValue, tx: Frame, other: Value) -> Value:
+        if not is_set_like(other):
+            return tx.constant(NotImplemented)
+        return _derived(self, combine(members_of(tx, other), dict(self.members)))
+
+    SET(name)(method)
+    SET(update_name)(update)
+    SET(f"__{stem}__")(operator)
+    SET(f"__i{stem}__")(inplace)
+    SET(f"__r{stem}__")(reflected)
+
+
+for _name in _ALGEBRA:
+    _algebra(_name)
+
+
+def is_set_like(value: Value) -> bool:
+    """Whether set operators take `value` as the other operand."""
+    return issubclass(value.python_type(), (set, frozenset, type({}.keys()), type({}.items())))
+
+
+@SET("__len__")
+def _len(self: SetValue, tx: Frame) -> Value:
+    return tx.constant(len(self.members))
+
+
+@SET("__contains__")
+def _contains(self: SetValue, tx: Frame, item: Value) -> Value:
+    return tx.constant(member_of(tx, item) in self.members)
+
+
+@SET("__iter__")
+def _iter(self: SetValue, tx: Frame) -> Value:
+    size = len(self.members)
+
+    def check(tx: Frame) -> None:
+        if len(self.members) != size:
+            tx.raise_python(RuntimeError, "Set changed size during iteration")
+
+    return iterators.SnapshotIterator(self.ordered(), type(iter(set())), check)
+
+
+@SET("add")
+def _add(self: SetValue, tx: Frame, item: Value) -> Value:
+    if member_of(tx, item) not in self.members:
+        self.replace(tx, {**self.members, member_of(tx, item): item})
+    return none(tx)
+
+
+@SET("discard")
+def _discard(self: SetValue, tx: Frame, item: Value) -> Value:
+    if member_of(tx, item) in self.members:
+        self.replace(tx, {mark: member for mark, member in self.members.items() if mark != member_of(tx, item)})
+    return none(tx)
+
+
+@SET("remove")
+def _remove(self: SetValue, tx: Frame, item: Value) -> Value:
+    if member_of(tx, item) not in self.members:
+        return tx.raise_python(KeyError, item)
+    return _discard(self, tx, item)
+
+
+@SET("pop")
+def _pop(self: SetValue, tx: Frame) -> Value:
+    if not self.members:
+        return tx.raise_python(KeyError, "pop from an empty set")
+    item = self.ordered()[0]
+    mark = member_of(tx, item)
+    self.replace(tx, {other: member for other, member in self.members.items() if other != mark})
+    return item
+
+
+@SET("clear")
+def _clear(self: SetValue, tx: Frame) -> Value:
+    self.replace(tx, {})
+    return none(tx)
+
+
+@SET("copy", "__copy__")
+def _copy(self: SetValue, tx: Frame) -> Value:
+    return self if self.cls is frozenset else _derived(self, dict(self.members))
+
+
+@SET("isdisjoint")
+def _isdisjoint(self: SetValue, tx: Frame, other: Value) -> Value:
+    return tx.constant(not _intersection(self.members, members_of(tx, other)))
+
+
+def _relation(names: tuple[str, ...], test: Any) -> None:
+    def method(self: SetValue, tx: Frame, other: Value) -> Value:
+        if not is_set_like(other):
+            if names[0].startswith("__"):
+                return tx.constant(NotImplemented)
+            return tx.constant(test(set(self.members), set(members_of(tx, other))))
+        return tx.constant(test(set(self.members), set(members_of(tx, other))))
+
+    SET(*names)(method)
+
+
+_relation(("__eq__",), lambda a, b: a == b)
+_relation(("__ne__",), lambda a, b: a != b)
+_relation(("__le__",), lambda a, b: a <= b)
+_relation(("__lt__",), lambda a, b: a < b)
+_relation(("__ge__",), lambda a, b: a >= b)
+_relation(("__gt__",), lambda a, b: a > b)
+_relation(("issubset",), lambda a, b: a <= b)
+_relation(("issuperset",), lambda a, b: a >= b)
+
+
+@wraps(set, frozenset)
+def wrap_set(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A set of the program: its members are guarded as a whole."""
+    source = origin_of(obj, source) if type(obj) is set else source
+    tx.guard("type_is", source, type(obj))
+    tx.guard("set_is", source, frozenset(obj))
+    value = SetValue((), source, type(obj))
+    for item in obj:
+        value.members[item] = tx.constant(item)
+    return value
+
+
+@builds_literal(set, frozenset)
+def _set_literal(tx: Frame, obj: Any) -> Value:
+    return SetValue.of(tx, [literal(tx, item) for item in obj], type(obj))
+
+
+@SET("__reduce_ex__", "__reduce__")
+def _reduce(self: SetValue, tx: Frame, protocol: Value | None = None) -> Value:
+    """What `copy` asks for: the class and the members."""
+    members = tx.trace.make_sequence(list, list(self.iterate(tx)))
+    return tx.trace.make_tuple([tx.wrap(self.cls, None), tx.trace.make_tuple([members]), none(tx)])

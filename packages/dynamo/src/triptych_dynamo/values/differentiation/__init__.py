@@ -1,0 +1,1 @@
+"""Autograd and function transforms that the program runs itself; operators that hold graphs."""

@@ -1,0 +1,1 @@
+"""Instances, classes, modules and exceptions."""

@@ -1,0 +1,1 @@
+"""What the program says to the capture: marks, directives, output that waits."""

@@ -1,0 +1,1 @@
+"""Tensors and arrays, functions of torch, and the modes and checks around them."""
