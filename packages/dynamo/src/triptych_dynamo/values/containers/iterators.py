@@ -78,7 +78,7 @@ def _reconstruct_rest(cg: Writer, items: list[Value]) -> None:
     cg.call(1)
 
 
-_DEQUE_ITERATOR = type(iter(collections.deque()))
+_DEQUE_ITERATOR: type = type(iter(collections.deque()))
 
 
 class SequenceIterator(IteratorValue):
