@@ -10,12 +10,10 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
 from triptych_aot_autograd import _torch_compat as compat
+from triptych_aot_autograd.tracing import recurrent
 from triptych_aot_autograd.tracing.attention import MaskReader
-
-BY_PYTHON_DISPATCHER = frozenset(compat.recurrent_functions)
 
 
 class FunctionRules(TorchFunctionMode):
@@ -26,25 +24,11 @@ class FunctionRules(TorchFunctionMode):
         self._masks = MaskReader()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in BY_PYTHON_DISPATCHER:
-            args = (_as_differentiable(args), *args[1:])
-            with compat.python_dispatcher():
-                return func(*args, **(kwargs or {}))
+        if func in recurrent.FUNCTIONS:
+            return recurrent.run(func, args, kwargs or {})
         if func is torch.nn.functional.interpolate and args[0]._facts.symbolic:  # the C++ code asks for plain sizes
             with compat.python_dispatcher():
                 return func(*args, **(kwargs or {}))
         if func is torch.nn.functional.scaled_dot_product_attention:
             return self._masks.attention(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
-
-
-def _as_differentiable(args: Any) -> Any:
-    """The input of a recurrent layer, marked as requiring a gradient when any argument does.
-
-    torch's decomposition takes a kernel without a backward when the input alone requires none.
-    """
-    source = args[0]
-    if not torch.is_grad_enabled() or source.requires_grad or not source.dtype.is_floating_point:
-        return source
-    others = any(isinstance(t, torch.Tensor) and t.requires_grad for t in tree_leaves(args))
-    return source.detach().requires_grad_() if others else source
