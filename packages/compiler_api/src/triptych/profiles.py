@@ -10,10 +10,12 @@ import json
 import re
 from dataclasses import dataclass
 
+from triptych_dynamo.lazy import LazyModule
 from triptych_dynamo.profiles import Varied
-from triptych_inductor.build.cache import Store, digest
 
 from triptych.settings import Settings
+
+_cache = LazyModule("triptych_inductor.build.cache")  # importing the code generator takes a while
 
 KIND = "profile"
 
@@ -39,16 +41,16 @@ class StoredProfile:
             joined = known.joined(varied)
             if joined != known:
                 text = json.dumps({"sizes": dict(joined.sizes), "numbers": list(joined.numbers)})
-                Store(KIND).put(key_of(name, frame), text.encode())
+                _cache.Store(KIND).put(key_of(name, frame), text.encode())
 
 
 def key_of(name: str, frame: str) -> str:
     """The key of a profile's record."""
-    return digest(KIND, name, frame)
+    return _cache.digest(KIND, name, frame)
 
 
 def _read(name: str, frame: str) -> Varied:
-    payload = Store(KIND).get(key_of(name, frame))
+    payload = _cache.Store(KIND).get(key_of(name, frame))
     try:
         data = json.loads(payload) if payload else {}
         sizes = {str(source): [int(dim) for dim in dims] for source, dims in data.get("sizes", {}).items()}

@@ -78,6 +78,7 @@ def bind(tx: Frame, value: Value, owner: type, raw: Any, name: str) -> Value:
     if isinstance(raw, functools.cached_property):
         return cached_property(tx, value, raw)
     if isinstance(raw, C_METHODS):
+        _guard_not_overridden(tx, cls, owner, raw, name)
         return MethodValue(tx.wrap(raw, None), value)
     if isinstance(raw, ClassMethodDescriptorType):
         return MethodValue(tx.wrap(raw, None), tx.wrap(value.python_type(), None))
@@ -89,6 +90,12 @@ def bind(tx: Frame, value: Value, owner: type, raw: Any, name: str) -> Value:
     if hasattr(type(raw), "__get__") and not isinstance(raw, type):
         return call_descriptor(tx, found, "__get__", [value, tx.wrap(value.python_type(), None)])
     return found
+
+
+def _guard_not_overridden(tx: Frame, cls: type, owner: type, raw: Any, name: str) -> None:
+    """A class of the program may gain a special method later, in place of the one of C that it has now."""
+    if is_trusted(owner) and not is_trusted(cls) and type(cls) is type and defines(cls, name) is raw:
+        tx.guard("is", AttrSource(PinnedSource(cls, cls.__qualname__), name), raw)
 
 
 def call_property(tx: Frame, value: Value, raw: property, source: Source | None, name: str) -> Value:
