@@ -105,8 +105,6 @@ class FramePart:
         """Per slot the value that is carried over: of a HANDLING slot the exception that is being handled."""
         handled = iter(self.frame.handled)
         values = [next(handled) if value is HANDLING else value for value in self.frame.stack]
-        if not any(map(runs_alone, values)):  # a suspended generator's instruction has no row of operands
-            return values
         return [*values[: self.kept], *map(self._operand, values[self.kept :])]
 
     def _operand(self, value: Value) -> Value:

@@ -7,7 +7,6 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.emit.continuation import Layout, Slot, stack_name
-from triptych_dynamo.interpreter.held import holds_real
 from triptych_dynamo.interpreter.root_locals import RootLocals
 from triptych_dynamo.sources import AttrSource, CellSource, ItemSource, LocalSource, Source
 from triptych_dynamo.values.callables.cells import CellValue
@@ -108,7 +107,4 @@ class PendingCall:
         """Run the rest of the callee inside the trace."""
         inner = InnerEntry(self.resume, self.source).fill(frame.trace, frame)
         frame.trace.follow(frame, inner)
-        value = inner.run()
-        if any(holds_real(inner, name) for name in inner.bound_locals()):  # its end runs when the callee itself returns
-            frame.unsupported("generator", "a callee returns that holds a generator made before the graph")
-        return value
+        return inner.run()
