@@ -31,6 +31,7 @@ from triptych_dynamo.errors import (
     Unsupported,
 )
 from triptych_dynamo.interpreter.entry import Entry
+from triptych_dynamo.steering import BREAKS_ARE_ERRORS
 from triptych_dynamo.trace.modes import guard_modes, preserved_modes
 from triptych_dynamo.trace.plan import CutHere, Plan
 from triptych_dynamo.trace.trace import Trace
@@ -158,6 +159,8 @@ class FrameCompiler:
             except Unsupported as error:
                 error.__traceback__ = error.__cause__ = error.__context__ = None  # they hold the trace
                 if self._is_error(error, attempt.trace):
+                    if not layout.is_start:  # blocks that earlier pieces entered are not left: no policy outlives them
+                        BREAKS_ARE_ERRORS.set(None)
                     raise GraphBreakError(error) from error
                 learned = plan.learn(attempt.trace, error)
                 error.forget_frames()

@@ -67,6 +67,8 @@ def test_breaks_allowed_under_fullgraph() -> None:
     assert torch.equal(td.optimize("eager", fullgraph=True)(fn)(X), fn(X))
     with pytest.raises(td.GraphBreakError):
         td.optimize("eager", fullgraph=True)(lambda x: allowed(x) + breaks(x))(X)
+    with pytest.raises(td.GraphBreakError):  # the error left the block of the policy behind
+        td.optimize("eager", fullgraph=True)(breaks)(X)
 
 
 def test_around_the_call() -> None:
