@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from aot_testing import check_against_eager, grad, keep_graph, plain
 from triptych_aot_autograd import DoubleBackwardError, aot_backend, aot_function, aot_module, trace_joint
+from triptych_aot_autograd.graph_module import LazyGraphModule
 
 
 def leaf(*size, seed=0):
@@ -484,3 +485,25 @@ def test_recurrent_layers():
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
         grads = [torch.autograd.grad(o.sum(), list(layer.parameters())) for o in (expected, found)]
         torch.testing.assert_close(grads[1], grads[0], atol=1e-4, rtol=1e-4)
+
+
+def test_threads_run_a_graph_whose_code_one_of_them_writes():
+    """None of them may find the graph half ready."""
+    for _ in range(20):
+        graph = torch.fx.symbolic_trace(lambda x: sum(x + i for i in range(300))).graph
+        module, failures = LazyGraphModule(torch.nn.Module(), graph), []
+        start = threading.Barrier(4)
+
+        def run(module=module, failures=failures, start=start):
+            start.wait()
+            try:
+                module(torch.ones(1))
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=run) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures

@@ -1,16 +1,18 @@
 """`LazyGraphModule`: a `torch.fx.GraphModule` whose Python code is generated when it is first asked for.
 
 Generating and compiling the code of a graph of a thousand nodes takes about 0.1 s, and most graphs of this package
-are only
-read by a compiler, never run.
+are only read by a compiler, never run.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule
+
+_GENERATING = threading.RLock()  # whoever runs a graph waits for the thread that writes its code
 
 
 class LazyGraphModule(GraphModule):
@@ -28,9 +30,10 @@ class LazyGraphModule(GraphModule):
 
     def real_recompile(self) -> None:
         """Generate the code now, if it is stale."""
-        if self.__dict__.get("_stale", True):
-            self.__dict__["_stale"] = False
-            super().recompile()
+        with _GENERATING:
+            if self.__dict__.get("_stale", True):
+                self.__dict__["_stale"] = False
+                super().recompile()
 
     @property
     def code(self) -> str:

@@ -12,6 +12,7 @@ import functools
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -60,6 +61,7 @@ class _Form(ctypes.Structure):
     ]
 
 
+_LOCK = threading.Lock()
 _KEEP: list[Any] = []  # forms live as long as the process: the functions made of them may
 
 
@@ -140,7 +142,7 @@ class _Native:
             device_index=-1 if device.index is None else device.index,
             otherwise=plain,
         )
-        _KEEP.append((form, sizes, strides, plain))
+        _KEEP.append((form, sizes, strides, plain, self._torch))
         return self._make(ctypes.addressof(form), int(fresh))
 
     def _code(self, kind: str, name: str) -> int | None:
@@ -148,9 +150,14 @@ class _Native:
         return None if function is None else int(function())
 
 
-@functools.cache
 def _native() -> _Native | None:
-    """The C functions; None where they cannot be had or are not wanted."""
+    """The C functions; None where they cannot be had or are not wanted. One of it, whatever number of threads ask."""
+    with _LOCK:
+        return _load()
+
+
+@functools.cache
+def _load() -> _Native | None:
     if os.environ.get(SWITCH) == "1":
         return None
     try:
