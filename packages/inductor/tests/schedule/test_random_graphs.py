@@ -1,5 +1,6 @@
 """Random programs: whatever the scheduler makes of them, the result is eager's."""
 
+import pytest
 import torch
 import triptych_inductor
 from hypothesis import HealthCheck, given, settings
@@ -76,3 +77,15 @@ def test_random_program(shape, steps, seed, tracing):
         assert [s for s, n in zip(a.stride(), a.shape, strict=True) if n > 1] == [
             s for s, n in zip(e.stride(), e.shape, strict=True) if n > 1
         ]
+
+
+@pytest.mark.parametrize("interpret", [True, False])
+def test_a_sum_over_folded_and_turned_rows(interpret):
+    """Two halves of a split axis with another axis between them are not one axis."""
+
+    def program(x):
+        return x.transpose(1, 2).reshape(-1, 2).sum()
+
+    x = torch.arange(8, dtype=torch.float64).reshape(2, 2, 2).square()
+    compiled = triptych_inductor.compile(make_fx(program)(x), [x], options={"interpret": interpret})
+    torch.testing.assert_close(compiled(x), program(x))

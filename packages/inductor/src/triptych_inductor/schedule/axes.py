@@ -104,7 +104,7 @@ def _merged(group: Group, axes: list[Var]) -> list[Var]:
     k = 0
     while k + 1 < len(result):
         slow, fast = result[k], result[k + 1]
-        if all(_walks_as_one(index, slow, fast) for index in _indices(group)):
+        if all(_walks_as_one(index, slow, fast) for index in (*_indices(group), *_compounds(group, slow, fast))):
             var = Var(fast.name, times(slow.extent, fast.extent))
             _substitute(group, {slow: ZERO, fast: Index({var: 1})})
             result[k : k + 2] = [var]
@@ -112,6 +112,16 @@ def _merged(group: Group, axes: list[Var]) -> list[Var]:
         else:
             k += 1
     return result
+
+
+def _compounds(group: Group, *variables: Var) -> Iterator[Index]:
+    """Variables of members that are made of several axes, some of `variables` among them: a body computes addresses of
+    them, with quotients that the addresses here have lost.
+    """
+    for member in group.members:
+        for index in member.mapping.values():
+            if len(index.terms) > 1 and any(v in index.terms for v in variables):
+                yield index
 
 
 def _walks_as_one(index: Index, slow: Var, fast: Var) -> bool:
