@@ -16,6 +16,7 @@ from triptych_inductor.build.cache import Store
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path, monkeypatch):
     monkeypatch.setenv("TRIPTYCH_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TRIPTYCH_GRAPH_CACHE", raising=False)
 
 
 def pointwise(x, w):

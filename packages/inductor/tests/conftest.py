@@ -1,11 +1,13 @@
-import os
-
 import pytest
 import torch
 import triptych_inductor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-os.environ["TRIPTYCH_GRAPH_CACHE"] = "0"  # what is tested here is compiled here; kernels are kept
+
+@pytest.fixture(autouse=True)
+def _no_stored_graphs(monkeypatch):
+    """What is tested here is compiled here; kernels are kept."""
+    monkeypatch.setenv("TRIPTYCH_GRAPH_CACHE", "0")
 
 
 class Checker:
