@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from triptych_inductor.runtime import allocate
+from triptych_inductor.runtime import allocate, native
 
 DTYPES = [
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.bool, torch.uint8, torch.int8, torch.int16),
@@ -123,7 +123,7 @@ def test_without_a_compiler_python_serves(monkeypatch):
         raise allocate.CompilerNotFoundError("none here")
 
     allocate._load.cache_clear()
-    monkeypatch.setattr(allocate, "find_compiler", missing)
+    monkeypatch.setattr(native, "find_compiler", missing)
     try:
         assert allocate._native() is None
         assert allocate.new.__wrapped__((2,), (1,), torch.int64)().shape == (2,)

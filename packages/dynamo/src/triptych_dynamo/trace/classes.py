@@ -40,15 +40,7 @@ class BodyRecipe(Recipe):
     def emit(self, cg: Writer) -> None:
         """Call `make_class` with the values of the body."""
         cg.load_object(make_class)
-        cg.load_object(self.meta)
-        cg.load_const(self.name)
-        for base in self.bases:
-            cg.load_object(base)
-        cg.build("TUPLE", len(self.bases))
-        for key, value in self.namespace.items():
-            cg.load_const(key)
-            cg.load(value)
-        cg.build("MAP", len(self.namespace))
+        _load_body(cg, self)
         for keyword, item in self.keywords.items():
             cg.load_const(keyword)
             cg.load_object(item)
@@ -68,16 +60,21 @@ class SilentRecipe(Recipe):
     def emit(self, cg: Writer) -> None:
         """Call `make_class_silently` with the values of the body."""
         cg.load_object(make_class_silently)
-        cg.load_object(self.meta)
-        cg.load_const(self.name)
-        for base in self.bases:
-            cg.load_object(base)
-        cg.build("TUPLE", len(self.bases))
-        for key, value in self.namespace.items():
-            cg.load_const(key)
-            cg.load(value)
-        cg.build("MAP", len(self.namespace))
+        _load_body(cg, self)
         cg.call(4)
+
+
+def _load_body(cg: Writer, recipe: BodyRecipe | SilentRecipe) -> None:
+    """Push what `make_class` takes of a body: metaclass, name, bases and namespace."""
+    cg.load_object(recipe.meta)
+    cg.load_const(recipe.name)
+    for base in recipe.bases:
+        cg.load_object(base)
+    cg.build("TUPLE", len(recipe.bases))
+    for key, value in recipe.namespace.items():
+        cg.load_const(key)
+        cg.load(value)
+    cg.build("MAP", len(recipe.namespace))
 
 
 @dataclass(eq=False)

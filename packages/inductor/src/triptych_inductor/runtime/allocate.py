@@ -10,21 +10,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from triptych_inductor._torch_compat import WRAP_TENSOR, dispatch_mode_depth
-from triptych_inductor.build.cache import Store, digest
-from triptych_inductor.build.compiler import CompileError, CompilerNotFoundError, find_compiler
-from triptych_inductor.build.isa import host_isa
+from triptych_inductor.build.compiler import CompileError, CompilerNotFoundError
 from triptych_inductor.runtime.binding import runtime_table
+from triptych_inductor.runtime.native import native_library
 
 Make = Callable[..., torch.Tensor]
 SWITCH = "TRIPTYCH_PLAIN_TENSORS"  # environment variable; "1": tensors are made by Python functions
@@ -161,24 +157,6 @@ def _load() -> _Native | None:
     if os.environ.get(SWITCH) == "1":
         return None
     try:
-        return _Native(_library())
+        return _Native(native_library(__package__, "allocate"))
     except (AttributeError, CompilerNotFoundError, CompileError, OSError, RuntimeError):
         return None
-
-
-def _library() -> ctypes.PyDLL:
-    """The library, built once by the C++ compiler and kept in the store."""
-    source = resources.files(__package__).joinpath("allocate.cpp").read_text(encoding="utf-8")
-    compiler, isa, store = find_compiler(), host_isa(), Store("launcher")
-    key = digest("allocate", source, compiler.identity(isa))
-    data = store.get(key)
-    folder = Path(tempfile.mkdtemp(prefix="triptych-"))
-    try:
-        if data is None:
-            data = compiler.start(source, folder, isa).result()
-            store.put(key, data)
-        path = folder / "allocate.so"
-        path.write_bytes(data)
-        return ctypes.PyDLL(str(path))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

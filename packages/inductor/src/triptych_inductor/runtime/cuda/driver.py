@@ -6,21 +6,16 @@ One row a family of devices; NVIDIA's and AMD's drivers have the same calls unde
 from __future__ import annotations
 
 import ctypes
-import shutil
-import tempfile
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from triptych_inductor.build.cache import Store, digest
-from triptych_inductor.build.compiler import find_compiler
-from triptych_inductor.build.isa import host_isa
 from triptych_inductor.codegen.triton.devices import DeviceFacts
 from triptych_inductor.runtime.binding import runtime_table
+from triptych_inductor.runtime.native import native_library
 
 _MAX_DYNAMIC_SHARED = 8  # the function attribute of that name, in both drivers
 _PLAIN_SHARED = 48 * 1024  # what a function may have without asking
@@ -180,20 +175,7 @@ def driver_of(facts: DeviceFacts) -> Driver:
 @cache
 def launcher() -> ctypes.PyDLL:
     """The C launcher, built once by the C++ compiler and kept in the store."""
-    source = resources.files(__package__).joinpath("launcher.cpp").read_text(encoding="utf-8")
-    compiler, isa, store = find_compiler(), host_isa(), Store("launcher")
-    key = digest("launcher", source, compiler.identity(isa))
-    data = store.get(key)
-    folder = Path(tempfile.mkdtemp(prefix="triptych-"))
-    try:
-        if data is None:
-            data = compiler.start(source, folder, isa).result()
-            store.put(key, data)
-        path = folder / "launcher.so"
-        path.write_bytes(data)
-        library = ctypes.PyDLL(str(path))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    library = native_library(__package__, "launcher")
     library.triptych_function.restype = ctypes.py_object
     library.triptych_function.argtypes = [ctypes.c_void_p]
     return library
