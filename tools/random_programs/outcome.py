@@ -54,7 +54,11 @@ class Encoder:
     def _tensor(self, tensor: torch.Tensor) -> Any:
         storage = tensor.untyped_storage().data_ptr()
         place = self.storages.setdefault(storage, len(self.storages)) if tensor.numel() else -1
-        facts = (str(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, tensor.is_leaf)
+        try:
+            leaf: Any = tensor.is_leaf
+        except RuntimeError as error:  # a view whose base was written to where autograd forbids it
+            leaf = str(error)
+        facts = (str(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, leaf)
         values = tensor.detach().tolist()
         return (*facts, place, tensor.storage_offset(), repr(values))
 
@@ -79,11 +83,11 @@ def run(
 def _call(main: Any, given: dict[str, Any], namespace: dict[str, Any]) -> Any:
     log: list[Any] = []
     printed = io.StringIO()
-    error = None
+    error: BaseException | None = None
     with contextlib.redirect_stdout(printed):
         try:
             result = main(log=log, **given)
-        except Exception as raised:
+        except (Exception, BaseExceptionGroup) as raised:  # a group of a GeneratorExit is no Exception
             result, error = None, raised
     encoder = Encoder()
     state = [result, log, list(given.values()), _world(namespace)]
