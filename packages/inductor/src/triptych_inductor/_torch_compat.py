@@ -113,6 +113,9 @@ WRAP_TENSOR = "_Z16THPVariable_WrapRKN2at10TensorBaseE"
 dispatch_mode_depth = "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"
 """The C++ function of torch's core library that counts the dispatch modes of this thread."""
 
+operator_callbacks = "_ZN2at12hasCallbacksEv"
+"""The C++ function of torch's library that says whether somebody, such as a profiler, watches operators."""
+
 storage_users = torch._C._storage_Use_Count
 """How many tensors and storage objects hold the memory of a storage, given its `_cdata`."""
 

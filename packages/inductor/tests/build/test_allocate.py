@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from triptych_inductor.runtime import allocate, native
+from triptych_inductor.runtime import allocate, native, objects
 
 DTYPES = [
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.bool, torch.uint8, torch.int8, torch.int16),
@@ -24,9 +24,9 @@ FORMS = [
 def makers(request, monkeypatch):
     """Both ways of making tensors."""
     if request.param == "python":
-        monkeypatch.setattr(allocate, "_native", lambda: None)
+        monkeypatch.setattr(objects, "native", lambda: None)
     else:
-        assert allocate._native() is not None
+        assert objects.native() is not None
     return allocate.new.__wrapped__, allocate.window.__wrapped__
 
 
@@ -110,22 +110,22 @@ def test_wrong_calls(makers):
 
 
 def test_python_serves_where_that_is_asked_for(monkeypatch):
-    allocate._load.cache_clear()
-    monkeypatch.setenv(allocate.SWITCH, "1")
+    objects.load.cache_clear()
+    monkeypatch.setenv(objects.SWITCH, "1")
     try:
-        assert allocate._native() is None
+        assert objects.native() is None
     finally:
-        allocate._load.cache_clear()
+        objects.load.cache_clear()
 
 
 def test_without_a_compiler_python_serves(monkeypatch):
     def missing():
-        raise allocate.CompilerNotFoundError("none here")
+        raise objects.CompilerNotFoundError("none here")
 
-    allocate._load.cache_clear()
+    objects.load.cache_clear()
     monkeypatch.setattr(native, "find_compiler", missing)
     try:
-        assert allocate._native() is None
+        assert objects.native() is None
         assert allocate.new.__wrapped__((2,), (1,), torch.int64)().shape == (2,)
     finally:
-        allocate._load.cache_clear()
+        objects.load.cache_clear()

@@ -9,9 +9,9 @@ from triptych_inductor.lowering import externs
 def test_bias_is_added_by_the_reading_kernel(check):
     x, w, b = torch.randn(4, 6), torch.randn(5, 6), torch.randn(5)
     compiled = check(lambda x, w, b: F.gelu(F.linear(x, w, b)), x, w, b)
-    assert "torch.mm(" in compiled.source and len(compiled.kernels) == 1
+    assert "mm(arg" in compiled.source and len(compiled.kernels) == 1
     compiled = check(lambda x, w, b: F.linear(x, w, b), x, w, b)
-    assert "torch.addmm(" in compiled.source and not compiled.kernels
+    assert "addmm(arg" in compiled.source and not compiled.kernels
 
 
 @pytest.mark.parametrize("layout", ["never", "always"])

@@ -1,4 +1,4 @@
-"""Libraries of the run time itself: a C++ file of this package, built once by the compiler and kept in the store."""
+"""Libraries of the run time itself: C++ files of this package, built once by the compiler and kept in the store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from triptych_inductor.build.compiler import find_compiler
 from triptych_inductor.build.isa import host_isa
 
 
-def native_library(package: str | None, name: str) -> ctypes.PyDLL:
-    """The library of `name`.cpp, a file of `package`. Raises what looking for a compiler, or running it, raises."""
+def native_library(package: str | None, *names: str) -> ctypes.PyDLL:
+    """The library of the C++ files of `package` with these names, read as one. Raises what looking for a compiler, or
+    running it, raises."""
     assert package is not None
-    source = resources.files(package).joinpath(f"{name}.cpp").read_text(encoding="utf-8")
+    source = "".join(resources.files(package).joinpath(f"{n}.cpp").read_text(encoding="utf-8") for n in names)
+    name = names[-1]
     compiler, isa, store = find_compiler(), host_isa(), Store("launcher")
     key = digest(name, source, compiler.identity(isa))
     data = store.get(key)
