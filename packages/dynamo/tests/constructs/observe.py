@@ -115,7 +115,7 @@ def shared_objects(nest: Any) -> list[int]:
 def _objects(nest: Any, open_ids: set[int]) -> Iterator[Any]:
     if id(nest) in open_ids:
         return
-    if isinstance(nest, (list, dict, deque, torch.Tensor, torch.nn.Module)):
+    if isinstance(nest, (list, dict, deque, bytearray, torch.Tensor, torch.nn.Module)):
         yield nest
     open_ids.add(id(nest))
     if isinstance(nest, dict):

@@ -205,3 +205,24 @@ def test_texts_of_changed_numbers():
     compiled = triptych_dynamo.optimize("eager", fullgraph=True)(fn)
     for number in (3, 4, 5):
         assert compiled(X, number)[1:] == fn(X, number)[1:]
+
+
+def test_bytes_of_other_contents_are_another_version():
+    """Contents that were read are guarded; bytes that are only added to are not."""
+
+    def read(x, b):
+        b[0] += 1
+        return x * b[0]
+
+    def add(x, b):
+        b.append(3)
+        return x * 2
+
+    x, b, unseen = torch.ones(2), bytearray(b"\x01\x02"), bytearray(b"q")
+    compiled, adding = triptych_dynamo.optimize("eager")(read), triptych_dynamo.optimize("eager")(add)
+    for number in (2, 3, 4):
+        assert torch.equal(compiled(x, b), x * number) and b[0] == number
+        adding(x, unseen)
+    assert unseen == b"q\3\3\3"
+    assert len(triptych_dynamo.region_of(compiled).records) == 3
+    assert len(triptych_dynamo.region_of(adding).records) == 1

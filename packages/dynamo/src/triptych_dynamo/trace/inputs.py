@@ -10,6 +10,7 @@ from triptych_dynamo._torch_compat import dispatch_keys
 from triptych_dynamo.guards.facts import TensorFacts
 from triptych_dynamo.marks import is_pinned_by_guard
 from triptych_dynamo.trace.owned_inputs import OwnedInputs
+from triptych_dynamo.trace.shared_bytes import SharedBytes
 from triptych_dynamo.values.tensors.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ class Inputs:
         self.trace = trace
         self._real: dict[TensorValue, torch.Tensor] = {}
         self.owned = OwnedInputs(trace)
+        self.bytes = SharedBytes()
 
     def tensor(self, tx: Frame, obj: torch.Tensor, source: Source | None) -> Value:
         """The value of a real tensor read at `source` (None: a constant of the program, kept by the compiled code)."""
+        self.bytes.meet(tx, obj)
         fake = self.trace.shapes.fake_input(obj, source)
         if source is None:
             source = self.trace.pin(obj)
@@ -41,6 +44,7 @@ class Inputs:
 
     def shared(self, tx: Frame, obj: torch.Tensor, source: Source) -> TensorValue:
         """A tensor that the compiled code makes over memory of the program; what holds the memory is guarded."""
+        self.bytes.meet(tx, obj)
         fake = self.trace.shapes.fake_input(obj, None)
         value = TensorValue(self.trace.graph.add_input(source, fake), fake, torch.Tensor, source)
         self.trace.graph.by_fake[id(fake)] = (fake, value)

@@ -26,6 +26,7 @@ def guard_memory(trace: Trace) -> None:
     """
     inputs = trace.graph.inputs
     tensors = [source for node, source in inputs.items() if isinstance(node.meta["val"], torch.Tensor)]
+    trace.inputs.bytes.guard(trace, tensors)
     written = [inputs[node] for node in trace.graph.mutated_inputs() if node in inputs]
     free = [source for source in tensors if not is_owned(source)]
     for owned in (True, False):

@@ -38,6 +38,7 @@ class Value:
     """Base of all families. Subclasses override what their objects can do; the default is a graph break."""
 
     source: Source | None = None
+    is_buffer = False  # bytes that can change: functions that keep or write to their argument are told
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source
@@ -54,6 +55,10 @@ class Value:
     def as_constant(self) -> Any:
         """The Python object itself (also tuples, lists, dicts, slices of constants). Raises `NotConstant`."""
         raise NotConstant(repr(self))
+
+    def written(self, tx: Frame) -> Any:
+        """Of a buffer: the trace's own object, for a function that writes to it."""
+        raise NotImplementedError(type(self).__name__)
 
     def as_graph_arg(self, tx: Frame) -> Any:
         """This value as an argument of an fx node: a `torch.fx.Node`, a constant, or a nest of those.

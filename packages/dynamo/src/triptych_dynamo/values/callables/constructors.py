@@ -77,11 +77,6 @@ def _complex(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
     return call_pure(tx, complex, args, kwargs)
 
 
-@constructs(bytes)
-def _bytes(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
-    return call_pure(tx, bytes, args, kwargs)
-
-
 @constructs(str)
 def _str(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
     if len(args) == 1 and not kwargs:
@@ -245,11 +240,6 @@ def _method(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if len(args) != 2:
         return tx.raise_python(TypeError, f"method expected 2 arguments, got {len(args)}")
     return MethodValue(args[0], args[1])
-
-
-@constructs(bytearray, memoryview)
-def _buffers(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
-    return tx.unsupported("call", "bytearray or memoryview")
 
 
 @constructs(torch.nn.Buffer)

@@ -7,6 +7,7 @@ the rules of Python's data model (in-place first, a subclass's reflected method 
 
 from __future__ import annotations
 
+import array
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -232,15 +233,27 @@ def _binary_by_methods(tx: Frame, row: BinaryOperator, left: Value, right: Value
     return tx.raise_python(TypeError, _operand_error(symbol, left, right))
 
 
+# The texts that sequences have of their own: class, operators, text.
+_SEQUENCE_TEXTS: tuple[tuple[type, tuple[str, ...], str], ...] = (
+    (str, ("+", "+="), 'can only concatenate str (not "{}") to str'),
+    (list, ("+",), 'can only concatenate list (not "{}") to list'),
+    (tuple, ("+", "+="), 'can only concatenate tuple (not "{}") to tuple'),
+    (bytes, ("+", "+="), "can't concat {} to bytes"),
+    (bytearray, ("+", "+="), "can't concat {} to bytearray"),
+    (array.array, ("+",), 'can only append array (not "{}") to array'),
+    (array.array, ("+=",), 'can only extend array with array (not "{}")'),
+    *(
+        (cls, ("*", "*="), "can't multiply sequence by non-int of type '{}'")
+        for cls in (str, list, tuple, bytes, bytearray, array.array)
+    ),
+)
+
+
 def _operand_error(symbol: str, left: Value, right: Value) -> str:
-    """The text of the TypeError; sequences have texts of their own for `+` and `*`."""
-    kind = next((cls for cls in (list, tuple, str, bytes) if issubclass(left.python_type(), cls)), None)
-    if kind is not None and symbol == "+":
-        if kind is str:
-            return f'can only concatenate str (not "{type_name(right)}") to str'
-        return f'can only concatenate {kind.__name__} (not "{type_name(right)}") to {kind.__name__}'
-    if kind is not None and symbol == "*":
-        return f"can't multiply sequence by non-int of type '{type_name(right)}'"
+    """The text of the TypeError."""
+    for cls, symbols, text in _SEQUENCE_TEXTS:
+        if symbol in symbols and issubclass(left.python_type(), cls):
+            return text.format(type_name(right))
     return f"unsupported operand type(s) for {symbol}: '{type_name(left)}' and '{type_name(right)}'"
 
 

@@ -61,7 +61,7 @@ _FUNCTIONS: frozenset[Any] = frozenset(
         *(typing.get_origin, typing.get_args, typing.get_type_hints),
         *(importlib.metadata.version, importlib.util.find_spec, importlib.import_module, shutil.which),
         *(platform.system, platform.machine, platform.python_version, os.cpu_count),
-        *(abc.get_cache_token, str.maketrans, math.prod, uuid.UUID),
+        *(abc.get_cache_token, str.maketrans, bytes.maketrans, bytearray.maketrans, math.prod, uuid.UUID),
     }
 )
 
@@ -109,6 +109,8 @@ _ATOM_OWNERS = frozenset({int, float, complex, str, bytes, bool, range})
 
 def is_frozen(obj: Any) -> bool:
     """Whether the object itself can never change."""
+    if isinstance(obj, re.Match) and not isinstance(obj.string, (str, bytes)):
+        return False  # of bytes that can change: it reads them when it is asked
     return isinstance(obj, FROZEN_TYPES) or is_c_enumeration(type(obj))
 
 
@@ -128,11 +130,25 @@ def name_of(function: Any) -> str:
     return f"{module}.{name}" if module and module != "builtins" else name
 
 
+_WRITES_TO_BUFFER = frozenset(("pack_into",))
+# Their results hold the argument itself, and read it later.
+_KEEPS_BUFFER = frozenset("match fullmatch search finditer scanner iter_unpack".split())
+
+
+def keeps_buffer(function: Any, args: list[Value]) -> bool:
+    """Whether the result would hold an argument whose bytes can change."""
+    return any(arg.is_buffer for arg in args) and getattr(function, "__name__", "") in _KEEPS_BUFFER
+
+
 def call_pure(tx: Frame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Run a pure function on constant arguments.
 
     Arithmetic on numbers that change is left to the run; other functions of them see the numbers of this run, guarded.
     """
+    if keeps_buffer(function, args):
+        return tx.unsupported("call", f"{name_of(function)} of bytes that can change")
+    if any(arg.is_buffer for arg in args) and getattr(function, "__name__", "") in _WRITES_TO_BUFFER:
+        return fold(tx, function, [arg.written(tx) if arg.is_buffer else constant_or_special(tx, arg) for arg in args])
     number = _on_numbers(tx, function, args) if not kwargs else None
     if number is not None:
         return number

@@ -9,7 +9,7 @@ from triptych_dynamo.sources import Source
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.callables.builtin_functions import BuiltinFunctionValue, constant_or_special
 from triptych_dynamo.values.callables.functions import MethodValue, wrap_function
-from triptych_dynamo.values.callables.pure import PURE_PYTHON
+from triptych_dynamo.values.callables.pure import PURE_PYTHON, keeps_buffer
 from triptych_dynamo.values.common import fold
 from triptych_dynamo.values.objects.classes import StaticObjectValue
 from triptych_dynamo.values.registry import wraps_object
@@ -33,6 +33,8 @@ class PurePythonValue(BuiltinFunctionValue):
             named = {key: constant_or_special(tx, arg) for key, arg in kwargs.items()}
         except NotConstant:
             return tx.call(self.body, args, kwargs)
+        if keeps_buffer(self.function, args):
+            return tx.unsupported("call", f"{self.function.__name__} of bytes that can change")
         return fold(tx, self.function, plain, named)
 
 

@@ -84,10 +84,10 @@ _DEQUE_ITERATOR: type = type(iter(collections.deque()))
 class SequenceIterator(IteratorValue):
     """Over a live list, tuple or deque: sees items that are added while it runs."""
 
-    def __init__(self, sequence: Any) -> None:
+    def __init__(self, sequence: Any, cls: type | None = None) -> None:
         super().__init__()
         self.sequence, self.index = sequence, 0
-        self.cls = type(iter(sequence.family()))
+        self.cls = cls or type(iter(sequence.family()))
 
     def step(self, tx: Frame) -> Value | None:
         if self.index >= len(self.sequence):

@@ -312,7 +312,7 @@ class StaticObjectValue(Value):
         return result
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
+        if not all(arg.is_constant() and not arg.is_buffer for arg in (*args, *kwargs.values())):
             return tx.call(self.get_attr(tx, name), args, kwargs)
         named = {key: arg.as_constant() for key, arg in kwargs.items()}
         return fold(tx, getattr(self.obj, name), [arg.as_constant() for arg in args], named)

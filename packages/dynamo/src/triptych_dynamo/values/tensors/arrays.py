@@ -173,6 +173,8 @@ def _plain(tx: Frame, value: Value) -> Any:
     if isinstance(value, NumpyScalarValue):
         dtype = _torch_dtype(tx, value.obj)
         return tx.call_graph(torch.scalar_tensor, [value.obj.item()], {"dtype": dtype})
+    if value.is_buffer:
+        return tx.unsupported("numpy", f"{value!r}, whose memory an array may share")
     try:
         return _torch_constant(value.as_constant())
     except NotConstant:
@@ -205,6 +207,8 @@ def _sample(tx: Frame, value: Value) -> Any:
         return slice(*(_sample(tx, part) for part in parts))
     if isinstance(value, (TensorValue, SymbolicValue)):
         return tx.unsupported("numpy", "a tensor or a symbolic number as an argument of a function of numpy")
+    if value.is_buffer:
+        return tx.unsupported("numpy", f"{value!r}, whose memory an array may share")
     return value.as_constant()
 
 
