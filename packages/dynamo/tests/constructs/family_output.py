@@ -204,7 +204,7 @@ def logger_switched_off_and_on(x):
     return x + 1
 
 
-@construct(X, breaks="call")
+@construct(X)
 def printing_to_a_redirected_stream(x):
     kept = sys.stdout
     sys.stdout = io.StringIO()

@@ -28,6 +28,7 @@ from triptych_dynamo.values.callables.builtin_functions import builtin
 from triptych_dynamo.values.common import constant_of, is_constant_equal, is_scalar, none
 from triptych_dynamo.values.objects.exceptions import ExceptionValue
 from triptych_dynamo.values.objects.objects import ObjectValue
+from triptych_dynamo.values.objects.streams import StreamValue
 from triptych_dynamo.values.tensors.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -72,6 +73,24 @@ def _writes_in_c(value: Value) -> bool:
     return issubclass(cls, io.TextIOBase) and not isinstance(attributes.defines(cls, "write"), FunctionType)
 
 
+def _redirected(tx: Frame) -> Value | None:
+    """What the region has put in the place of `sys.stdout`."""
+    scope = tx.trace.scope_of(vars(sys))
+    if not scope.has_written("stdout"):
+        return None
+    found = scope.load(tx, "stdout")
+    return tx.unsupported("input-output", "sys.stdout is None") if is_constant_equal(found, None) else found
+
+
+def _print_now(tx: Frame, file: StreamValue, args: tuple[Value, ...], sep: Value | None, end: Value | None) -> Value:
+    """Print to a file that the region made."""
+    if any(isinstance(arg, TensorValue) for arg in args):
+        return tx.unsupported("input-output", "printing a tensor to a file in memory that the region made")
+    texts = [text_of(tx, arg, "__str__") for arg in args]
+    options = (None if option is None else constant_of(tx, option, "an option of print") for option in (sep, end))
+    return file.print(tx, texts, *options)
+
+
 @builtin(print)
 def _print(
     tx: Frame,
@@ -82,9 +101,11 @@ def _print(
     flush: Value | None = None,
 ) -> Value:
     """The texts are taken now; the file, if none is given, is what `sys.stdout` is when the code runs."""
-    if tx.trace.scope_of(vars(sys)).has_written("stdout"):
-        return tx.unsupported("input-output", "printing while sys.stdout is redirected inside the region")
-    if file is not None and not is_constant_equal(file, None) and not _writes_in_c(file):
+    if file is None or is_constant_equal(file, None):
+        file = _redirected(tx)
+    if isinstance(file, StreamValue):
+        return _print_now(tx, file, args, sep, end)
+    if file is not None and not _writes_in_c(file):
         return tx.unsupported("input-output", f"printing to a {file.python_type().__name__}")
     texts = [arg if _in_graph(arg) or is_scalar(arg) else tx.constant(text_of(tx, arg, "__str__")) for arg in args]
     given = {"sep": sep, "end": end, "file": file, "flush": flush}
