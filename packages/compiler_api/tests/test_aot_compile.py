@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import inspect
 import io
+import itertools
 import os
 import subprocess
 import sys
@@ -13,8 +14,11 @@ import pytest
 import torch
 import triptych
 from torch import nn
+from torch._higher_order_ops.map import map as hmap
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from triptych.aot import AOTCompiledFunction
-from triptych.compiler import PrecompileError, load_compiled_function
+from triptych.compiler import PrecompileError, load_compiled_function, nested_compile_region
 
 SCALE = 2.0
 
@@ -151,6 +155,55 @@ def test_sizes_that_are_open(example, backend):
         assert call.guard_check(torch.randn(9, 4), weight)
         with pytest.raises(RuntimeError, match="guard check failed"):
             call(torch.randn(3, 5), weight)
+
+
+# -- bodies of higher-order operators ----------------------------------------------------------------------------------
+def chooses(x, w):
+    def inner(a, b):
+        return torch.cond(b.sum() > 0, lambda a, b: (a * b, a.cos()), lambda a, b: (a - b, b.sin()), (a, b))
+
+    return torch.cond(x.sum() > 0, inner, lambda a, b: (a + b * a.shape[0], b.exp()), (x, w))
+
+
+@nested_compile_region
+def part(x, w):
+    return torch.cond(x.sum() > 0, lambda a, b: a * b, lambda a, b: a + b, (x, w))
+
+
+def loops(x, w):
+    steps = (torch.tensor(0), x + w.detach().sum())
+    return while_loop(lambda i, y: i < y.shape[0], lambda i, y: (i + 1, y * 2), steps)[1] * w.sum()
+
+
+def scans(x, w):
+    return scan(lambda carry, row: (carry + row, carry * row), w[0], x + w.sum())
+
+
+BODIES = {
+    "cond": chooses,
+    "cond in regions": lambda x, w: part(part(x, w), w),
+    "while_loop": loops,
+    "scan": scans,
+    "map": lambda x, w: hmap(lambda row, by: row.sin() * by, x, w.sum(0)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", BODIES)
+def test_bodies_of_operators(name, backend, dynamic):
+    fn = BODIES[name]
+    dynamic = dynamic if name.startswith("cond") else None  # rows that are gone over are of one number
+    compiled = triptych.compile(fn, fullgraph=True, backend=backend, dynamic=dynamic).aot_compile(
+        ((torch.ones(3, 4), torch.ones(3, 4, requires_grad=True)), {})
+    )
+    loaded = AOTCompiledFunction.deserialize(compiled.serialize(), globals())
+    for rows, left, right in itertools.product((3, 5) if dynamic else (3,), (1, -1), (1, -1)):
+        x, w = torch.rand(rows, 4) * left, (torch.rand(rows, 4) * right).requires_grad_()
+        found, expected = loaded(x, w), fn(x, w)
+        torch.testing.assert_close(found, expected)
+        results = [torch.utils._pytree.tree_leaves(values) for values in (found, expected)]
+        torch.testing.assert_close(*[torch.autograd.grad(sum(v.sum() for v in values), w) for values in results])
 
 
 def test_marked_sizes(example):

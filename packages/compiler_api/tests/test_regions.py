@@ -142,12 +142,13 @@ def test_attention_in_a_region_is_found():
     assert triptych.report(fn).patterns["fuse_attention"] == 1
 
 
-def test_a_second_process_finds_it_on_disk(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["layers", "branching"])
+def test_a_second_process_finds_it_on_disk(name, tmp_path, monkeypatch):
     monkeypatch.setenv("TRIPTYCH_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRIPTYCH_GRAPH_CACHE", "1")
     results = []
     for _ in range(2):
-        fn = triptych.compile(PROGRAMS["layers"])
+        fn = triptych.compile(PROGRAMS[name])
         results.append(outcome(fn))
     torch.testing.assert_close(*results)
     assert [stage.cached for stage in triptych.report(fn).stages] == [True, True]

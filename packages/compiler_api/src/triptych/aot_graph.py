@@ -59,8 +59,13 @@ def build(gm: GraphModule, backend: str, options: Options) -> KeptGraph:
 
 def _without_folders(graph: dict[str, Any]) -> dict[str, Any]:
     """The stored graph, whose lines of the program are named without the folders of their files."""
-    nodes = [{**row, "trace": row["trace"] and _FOLDER.sub(r"\1", row["trace"])} for row in graph["nodes"]]
-    return {**graph, "nodes": nodes}
+    return {**graph, "nodes": [_row_without_folders(row) for row in graph["nodes"]]}
+
+
+def _row_without_folders(row: dict[str, Any]) -> dict[str, Any]:
+    if "body" in row:
+        return {**row, "body": row["body"] and [_row_without_folders(inner) for inner in row["body"]]}
+    return {**row, "trace": row["trace"] and _FOLDER.sub(r"\1", row["trace"])}
 
 
 def _compiled(gm: GraphModule, options: Options) -> tuple[RuntimePlan, dict[str, CompiledGraph]]:

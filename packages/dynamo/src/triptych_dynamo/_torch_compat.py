@@ -16,7 +16,7 @@ from torch._functorch import eager_transforms, predispatch
 from torch._functorch import vmap as vmap_module
 from torch._guards import Source as TorchSource
 from torch._library.custom_ops import CustomOpDef
-from torch._ops import OpOverload, OpOverloadPacket
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -65,6 +65,7 @@ __all__ = [
     "fresh_symbols",
     "function_mode_count",
     "has_kernel",
+    "HigherOrderOperator",
     "is_fake",
     "is_symbolic_tracing",
     "load_batching_rules",

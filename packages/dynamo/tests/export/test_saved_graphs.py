@@ -48,7 +48,16 @@ def in_place(x):
     return y
 
 
+def branches(x, y):
+    def inner(a, b):
+        return torch.cond(b.sum() > 0, lambda a, b: a * b, lambda a, b: a - b, (a, b))
+
+    return torch.cond(x.sum() > 0, inner, lambda a, b: a + b, (x, y)) * 2
+
+
 PROGRAMS = [
+    (branches, (A.abs(), A.abs()), {}),
+    (branches, (A.abs(), A.abs().clone().requires_grad_()), {}),
     (simple, (A[0],), {}),
     (simple, (A[0], 3), {"flag": False}),
     (arguments, (A, A + 1, A + 2), {"key": 2, "a": A}),

@@ -1,12 +1,14 @@
 """fx graphs as JSON: nodes, targets by name, and what is known of the inputs; the rest is propagated anew on loading.
 
 Only functions that compute on tensors and numbers are written or read: torch's own operators and functions, `operator`
-and `math`. Anything else is refused by name.
+and `math`. Anything else is refused by name. Of higher-order operators the bodies are written in place, as graphs with
+inputs of their own, and what is known of the results is written too.
 """
 
 from __future__ import annotations
 
 import builtins
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +17,7 @@ import torch
 from torch import fx
 
 from triptych_dynamo._torch_compat import (
+    HigherOrderOperator,
     OpOverload,
     OpOverloadPacket,
     ShapeEnv,
@@ -41,6 +44,7 @@ _FUNCTIONS: tuple[Any, ...] = (
     *(torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast),
     *(torch.autograd.grad_mode._enter_inference_mode, torch.autograd.grad_mode._exit_inference_mode),
 )
+HIGHER_ORDER = frozenset({"cond", "while_loop", "scan", "map_impl"})  # operators over bodies
 
 
 # -- targets -----------------------------------------------------------------------------------------------------------
@@ -57,6 +61,10 @@ def target_to_json(node: fx.Node) -> Json:
         return f"op:{target.namespace}.{target._opname}.{target._overloadname}"
     if isinstance(target, OpOverloadPacket):
         return f"op:{target._qualified_op_name.replace('::', '.')}"
+    if isinstance(target, HigherOrderOperator):
+        if target.name() not in HIGHER_ORDER:
+            raise NotPortable(f"{target.name()} is no higher-order operator that a saved graph may call")
+        return f"higher:{target.name()}"
     name = name_of(target)
     _require_known(name, target)
     return name
@@ -77,6 +85,11 @@ def target_from_json(op: str, data: str) -> Any:
         return data
     if op != "call_function":
         return data
+    if data.startswith("higher:"):
+        name = data.removeprefix("higher:")
+        if name not in HIGHER_ORDER:
+            raise NotPortable(f"{name} is no higher-order operator that a saved graph may call")
+        return getattr(torch.ops.higher_order, name)
     if data.startswith("op:"):
         found: Any = torch.ops
         for part in data.removeprefix("op:").split("."):
@@ -104,16 +117,25 @@ def _node_codec(nodes: dict[str, fx.Node]) -> Codec:
 # -- nodes -------------------------------------------------------------------------------------------------------------
 def graph_to_json(module: fx.GraphModule) -> Json:
     """The graph, with sizes of its inputs and the user's lines."""
-    codec = _node_codec({})
-    module = inlined(module)
     symbols: dict[Any, int] = {}
-    nodes = [_node_to_json(codec, node, symbols) for node in module.graph.nodes]
+    nodes = _nodes_to_json(module, symbols)
     return {"symbols": [[str(symbol), hint] for symbol, hint in symbols.items()], "nodes": nodes}
 
 
-def _node_to_json(codec: Codec, node: fx.Node, symbols: dict[Any, int]) -> Json:
-    if node.op == "get_attr":
-        raise NotPortable(f"the graph has a node of kind {node.op}: {node.target}")
+def _nodes_to_json(module: fx.GraphModule, symbols: dict[Any, int]) -> list[Json]:
+    codec, module = _node_codec({}), inlined(module)
+    bodies: dict[str, Json] = {}
+    for node in module.graph.find_nodes(op="get_attr"):
+        body = getattr(module, node.target, None)
+        if not isinstance(body, fx.GraphModule):
+            raise NotPortable(f"the graph has a node of kind {node.op}: {node.target}")
+        bodies[node.target] = bodies.get(node.target) or _nodes_to_json(body, symbols)
+    return [_node_to_json(codec, node, symbols, bodies) for node in module.graph.nodes]
+
+
+def _node_to_json(codec: Codec, node: fx.Node, symbols: dict[Any, int], bodies: dict[str, Json]) -> Json:
+    if node.op == "get_attr":  # a body is written where it is read first
+        return {"op": node.op, "name": node.name, "target": node.target, "body": bodies.pop(str(node.target), None)}
     row = {
         "op": node.op,
         "name": node.name,
@@ -126,6 +148,8 @@ def _node_to_json(codec: Codec, node: fx.Node, symbols: dict[Any, int]) -> Json:
         row["effect"] = True
     if node.op == "placeholder":
         row["val"] = _input_to_json(codec, node.meta["val"], symbols)
+    elif isinstance(node.target, HigherOrderOperator):
+        row["val"] = [_input_to_json(codec, val, symbols) for val in node.meta["val"]]
     return row
 
 
@@ -161,39 +185,62 @@ def _size_to_json(size: Any, symbols: dict[Any, int]) -> Json:
 
 
 # -- and back ----------------------------------------------------------------------------------------------------------
-class _Loader:
-    """One graph in the making."""
+class _Sizes:
+    """What a graph and its bodies share: symbols of sizes, and fake tensors of these sizes."""
 
-    def __init__(self, data: Json) -> None:
-        self.data = data
+    def __init__(self, symbols: Json) -> None:
         self.env = ShapeEnv()
         self.fake_mode = make_fake_mode(self.env)
-        self.symbols = [new_symbol(self.env, hint, f"saved_{name}", duck=False) for name, hint in data["symbols"]]
+        self.symbols = [new_symbol(self.env, hint, f"saved_{name}", duck=False) for name, hint in symbols]
+        self.floats = itertools.count()
+
+
+class _Loader:
+    """One graph in the making, from the rows of its nodes."""
+
+    def __init__(self, rows: list[Json], sizes: _Sizes) -> None:
+        self.rows, self.sizes = rows, sizes
+        self.env, self.fake_mode, self.symbols = sizes.env, sizes.fake_mode, sizes.symbols
+        self.root = torch.nn.Module()
         self.graph = fx.Graph()
         self.nodes: dict[str, fx.Node] = {}
         self.codec = _node_codec(self.nodes)
 
     def run(self) -> fx.GraphModule:
         """All nodes, run on fake tensors as they come."""
-        for row in self.data["nodes"]:
-            args, kwargs = self.codec.decode(row["args"]), self.codec.decode(row["kwargs"])
-            node = self.graph.create_node(
-                row["op"], target_from_json(row["op"], row["target"]), args, kwargs, row["name"]
-            )
+        for row in self.rows:
+            node = self._body(row) if "body" in row else self._call(row)
             if node.name != row["name"]:
                 raise NotPortable(f"two nodes are called {row['name']}")
             self.nodes[row["name"]] = node
-            node.meta["val"] = self._value(node, row)
-            node.meta["stack_trace"] = row["trace"]
             if row.get("effect"):
                 node.meta["effect"] = True
-        module = fx.GraphModule(torch.nn.Module(), self.graph)
+        module = fx.GraphModule(self.root, self.graph)
         module.meta["fake_mode"] = self.fake_mode
         return module
+
+    def _body(self, row: Json) -> fx.Node:
+        name = row["target"]
+        if row["body"] is not None:
+            if not name.isidentifier() or hasattr(self.root, name):
+                raise NotPortable(f"{name} cannot be the name of a body")
+            self.root.register_module(name, _Loader(row["body"], self.sizes).run())
+        module = self.root.get_submodule(name)
+        node = self.graph.create_node("get_attr", name, (), {}, row["name"])
+        node.meta.update(module=module, val=None, stack_trace="")
+        return node
+
+    def _call(self, row: Json) -> fx.Node:
+        args, kwargs = self.codec.decode(row["args"]), self.codec.decode(row["kwargs"])
+        node = self.graph.create_node(row["op"], target_from_json(row["op"], row["target"]), args, kwargs, row["name"])
+        node.meta.update(val=self._value(node, row), stack_trace=row["trace"])
+        return node
 
     def _value(self, node: fx.Node, row: Json) -> Any:
         if node.op == "placeholder":
             return self._input(row["val"])
+        if isinstance(node.target, HigherOrderOperator):
+            return tuple(self._result(data) for data in row["val"])
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda item: item.meta["val"])
         if node.op == "output":
             return args[0]
@@ -206,7 +253,7 @@ class _Loader:
         if "number" in data:
             return self._size(data["number"])
         if "float" in data:
-            return symbolic_float(self.env, data["float"], f"saved_float_{len(self.nodes)}")[1]
+            return symbolic_float(self.env, data["float"], f"saved_float_{next(self.sizes.floats)}")[1]
         with self.fake_mode, torch.enable_grad():
             val = torch.empty_strided(
                 [self._size(size) for size in data["sizes"]],
@@ -217,6 +264,14 @@ class _Loader:
             if data["parameter"]:
                 return torch.nn.Parameter(val, requires_grad=data["requires_grad"])
             return val.requires_grad_() if data["requires_grad"] else val
+
+    def _result(self, data: Json) -> Any:
+        """What a higher-order operator gives: as an input, but no leaf."""
+        val = self._input(data)
+        if not isinstance(val, torch.Tensor):
+            return val
+        with self.fake_mode, torch.enable_grad():
+            return val.clone(memory_format=torch.preserve_format)
 
     def _size(self, data: Json) -> Any:
         if isinstance(data, int):
@@ -234,6 +289,6 @@ def graph_from_json(data: Json) -> fx.GraphModule:
     grad: Callable[..., Any] = torch._C._set_grad_enabled
     before = torch.is_grad_enabled()
     try:
-        return _Loader(data).run()
+        return _Loader(data["nodes"], _Sizes(data["symbols"])).run()
     finally:
         grad(before)

@@ -61,16 +61,19 @@ def inlined(module: fx.GraphModule) -> fx.GraphModule:
     """The graph with the modules of its regions written out at each call; `module` itself where it calls none."""
     if not any(node.op == "call_module" for node in module.graph.nodes):
         return module
-    graph = fx.Graph()
-    output = _write_out(module, graph, None)
+    graph, root = fx.Graph(), torch.nn.Module()
+    output = _write_out(module, graph, root, None)
     graph.output(output).meta.update(module.graph.output_node().meta)
-    made = fx.GraphModule(module, graph)
+    made = fx.GraphModule(root, graph)
     made.meta.update(module.meta)
     return made
 
 
-def _write_out(module: fx.GraphModule, graph: fx.Graph, given: Sequence[Any] | None) -> Any:
-    """Copy the nodes of a module; gives what stands in its output. given: what stands for its placeholders."""
+def _write_out(module: fx.GraphModule, graph: fx.Graph, root: torch.nn.Module, given: Sequence[Any] | None) -> Any:
+    """Copy the nodes of a module; gives what stands in its output.
+
+    root: gets what the nodes read. given: what stands for the module's placeholders.
+    """
     copies: dict[fx.Node, Any] = {}
     arguments = iter(given or ())
     for node in module.graph.nodes:
@@ -78,13 +81,15 @@ def _write_out(module: fx.GraphModule, graph: fx.Graph, given: Sequence[Any] | N
         if node.op == "placeholder" and given is not None:
             copies[node] = next(arguments)
         elif node.op == "call_module":
-            copies[node] = _write_out(getattr(module, str(node.target)), graph, args)
+            copies[node] = _write_out(getattr(module, str(node.target)), graph, root, args)
         elif node.op == "output":
             return args[0]
         elif node.target is operator.getitem and isinstance(copies[node.args[0]], tuple):
             copies[node] = copies[node.args[0]][node.args[1]]
         else:
             copies[node] = graph.node_copy(node, copies.__getitem__)
+            if node.op == "get_attr":  # names are the trace's: one in several modules is one thing
+                setattr(root, str(node.target), getattr(module, str(node.target)))
     raise ValueError("the graph has no output")
 
 
