@@ -51,18 +51,22 @@ def match_keys(frame: Frame, instruction: Instruction) -> None:
 def match_class(frame: Frame, instruction: Instruction) -> None:
     """`subject class names -> attributes-or-None`."""
     subject, cls_value, names_value = frame.popn(3)
-    cls, names = cls_value.as_constant(), names_value.as_constant()
+    cls, names = cls_value.as_constant() if cls_value.is_constant() else None, names_value.as_constant()
     positional = instruction.arg or 0
+    if not isinstance(cls, type):
+        frame.raise_python(TypeError, "called match pattern must be a type")
     if not issubclass(subject.python_type(), cls):
         frame.push(ConstantValue(None))
         return
     found: list[Value] = []
     if positional and cls in _SELF_PATTERNS and not hasattr(cls, "__match_args__"):
         found.append(subject)
-        positional -= 1
-    wanted = (*getattr(cls, "__match_args__", ())[:positional], *names)
-    if len(wanted) < positional + len(names):
-        frame.raise_python(TypeError, f"{cls.__name__}() accepts {len(wanted)} positional sub-patterns")
+        wanted = names
+    else:
+        wanted = (*_positional_names(frame, cls_value, positional), *names)
+    if len(set(wanted)) < len(wanted):
+        twice = next(name for index, name in enumerate(wanted) if name in wanted[:index])
+        frame.raise_python(TypeError, f"{cls.__name__}() got multiple sub-patterns for attribute {twice!r}")
     for name in wanted:
         item = frame.catches(AttributeError, lambda name=name: subject.get_attr(frame, name))  # type: ignore[misc]
         if item is None:
@@ -70,3 +74,21 @@ def match_class(frame: Frame, instruction: Instruction) -> None:
             return
         found.append(item)
     frame.push(TupleValue(found))
+
+
+def _positional_names(frame: Frame, cls_value: Value, count: int) -> tuple[str, ...]:
+    """The attributes that positional patterns look at."""
+    name = cls_value.as_constant().__name__
+    declared = frame.catches(AttributeError, lambda: cls_value.get_attr(frame, "__match_args__")) if count else None
+    if declared is not None and declared.python_type() is not tuple:
+        cls = declared.python_type().__name__
+        frame.raise_python(TypeError, f"{name}.__match_args__ must be a tuple (got {cls})")
+    known: list[Value] = [] if declared is None else list(declared.iterate(frame))
+    if len(known) < count:
+        plural = "" if len(known) == 1 else "s"
+        frame.raise_python(TypeError, f"{name}() accepts {len(known)} positional sub-pattern{plural} ({count} given)")
+    for item in known[:count]:
+        if item.python_type() is not str:
+            cls = item.python_type().__name__
+            frame.raise_python(TypeError, f"__match_args__ elements must be strings (got {cls})")
+    return tuple(item.as_constant() for item in known[:count])

@@ -59,6 +59,11 @@ def derive(group: Any, errors: Any) -> Any:
 
 def match(error: Any, classes: Any) -> tuple[Any, Any]:
     """`except* classes`: what of `error` the clause takes (as a group, or None), and what is left (or None)."""
+    for cls in classes if isinstance(classes, tuple) else (classes,):
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            raise TypeError("catching classes that do not inherit from BaseException is not allowed")
+        if issubclass(cls, BaseExceptionGroup):
+            raise TypeError("catching ExceptionGroup with except* is not allowed. Use except instead.")
     if error is None:
         return None, None
     if isinstance(error, classes):

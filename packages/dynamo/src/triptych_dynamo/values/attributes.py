@@ -22,13 +22,21 @@ from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.functions import MethodValue
-from triptych_dynamo.values.common import ABSENT, constant_of, fold, is_trusted_name, lookup
+from triptych_dynamo.values.common import ABSENT, constant_of, fold, is_trusted_name, lookup, type_name
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 _TUPLE_FIELD = type(vars(collections.namedtuple("_", "a"))["a"])  # the descriptor of a named tuple's field
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
+
+
+def attribute_name(tx: Frame, name: Value) -> str:
+    """The name of an attribute as a Python string; the traced TypeError for anything else."""
+    text = name.as_constant() if name.is_constant() else None
+    if not isinstance(text, str):
+        return tx.raise_python(TypeError, "attribute name must be string, not '" + type_name(name) + "'")
+    return str(text)
 
 
 def defines(cls: type, name: str) -> Any:

@@ -17,6 +17,7 @@ from triptych_dynamo.values import attributes
 from triptych_dynamo.values.atoms import numbers
 from triptych_dynamo.values.atoms.run_texts import RunText, text_of_number
 from triptych_dynamo.values.atoms.text import text_of
+from triptych_dynamo.values.attributes import attribute_name
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables import operators
 from triptych_dynamo.values.callables.builtin_functions import builtin, call_pure
@@ -46,14 +47,6 @@ def _getattr(tx: Frame, value: Value, name: Value, default: Value | None = None,
         return value.get_attr(tx, attribute_name(tx, name))
     found = tx.catches(AttributeError, lambda: value.get_attr(tx, attribute_name(tx, name)))
     return default if found is None else found
-
-
-def attribute_name(tx: Frame, name: Value) -> str:
-    """The name of an attribute as a Python string; the traced TypeError for anything else."""
-    text = name.as_constant() if name.is_constant() else None
-    if not isinstance(text, str):
-        return tx.raise_python(TypeError, "attribute name must be string, not '" + type_name(name) + "'")
-    return str(text)
 
 
 @builtin(hasattr)

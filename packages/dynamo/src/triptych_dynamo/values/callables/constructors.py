@@ -19,7 +19,7 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables import operators
 from triptych_dynamo.values.callables.builtin_functions import call_pure
 from triptych_dynamo.values.callables.functions import MethodValue
-from triptych_dynamo.values.common import index_of, is_scalar, supports, type_name
+from triptych_dynamo.values.common import index_of, is_scalar, lookup, supports, type_name
 from triptych_dynamo.values.containers import iterators
 from triptych_dynamo.values.containers.mappings import DictValue
 from triptych_dynamo.values.containers.ranges import make_range, make_slice
@@ -168,15 +168,11 @@ def _zip(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
 
 @constructs(map)
 def _map(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
-    if len(args) < 2:
-        return tx.raise_python(TypeError, "map() must have at least two arguments.")
     return iterators.MapIterator(args[0], [iterators.get_iter(tx, arg) for arg in args[1:]])
 
 
 @constructs(filter)
 def _filter(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
-    if len(args) != 2:
-        return tx.raise_python(TypeError, f"filter expected 2 arguments, got {len(args)}")
     return iterators.FilterIterator(args[0], iterators.get_iter(tx, args[1]))
 
 
@@ -198,17 +194,13 @@ def _reversed(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
     cls = value.python_type()
     if supports(value, "__reversed__"):
         return value.call_method(tx, "__reversed__", [], {})
-    if not (supports(value, "__len__") and supports(value, "__getitem__")):
+    if lookup(cls, "__reversed__")[1] is None or not (supports(value, "__len__") and supports(value, "__getitem__")):
         return tx.raise_python(TypeError, f"'{cls.__name__}' object is not reversible")
-    length = index_of(tx, value.call_method(tx, "__len__", [], {}))
-    items = [value.call_method(tx, "__getitem__", [tx.constant(index)], {}) for index in range(length - 1, -1, -1)]
-    return iterators.SnapshotIterator(items, reversed)
+    return iterators.ReverseByIndex(value, index_of(tx, value.call_method(tx, "__len__", [], {})) - 1)
 
 
 @constructs(object)
 def _object(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
-    if args or kwargs:
-        return tx.raise_python(TypeError, "object() takes no arguments")
     return ObjectValue(object)
 
 
@@ -237,8 +229,6 @@ def _namespace(tx: Frame, args: list[Value], kwargs: Kwargs) -> Value:
 
 @constructs(MethodType)
 def _method(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if len(args) != 2:
-        return tx.raise_python(TypeError, f"method expected 2 arguments, got {len(args)}")
     return MethodValue(args[0], args[1])
 
 

@@ -104,6 +104,8 @@ def _pop(self: DictValue, tx: Frame, key: Value, default: Value | None = None) -
 
 @DICT("popitem")
 def _popitem(self: DictValue, tx: Frame, last: Value | None = None) -> Value:
+    if last is not None and not issubclass(self.cls, OrderedDict):
+        return tx.raise_python(TypeError, "dict.popitem() takes no arguments (1 given)")
     entries = self.all_entries(tx)
     if not entries:
         return tx.raise_python(KeyError, "popitem(): dictionary is empty")

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from collections.abc import Iterator as IteratorABC
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.errors import TracedException
 from triptych_dynamo.polyfills import iteration
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.builtin_methods import BuiltinMethodValue
-from triptych_dynamo.values.common import builds_literal, constant_of, literal, supports, type_name
+from triptych_dynamo.values.common import builds_literal, constant_of, index_of, literal, supports, type_name
 from triptych_dynamo.values.tensors.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class IteratorValue(Value):
         """The next value or None, in each family."""
         raise NotImplementedError
 
+    def left(self) -> int:
+        """How many items are left, where the class gives a `__length_hint__`."""
+        raise NotImplementedError
+
     def next_item(self, tx: Frame) -> Value | None:
         """The next value, or None when there is none; an exhausted iterator stays so."""
         if self.exhausted:
@@ -66,6 +71,8 @@ class IteratorValue(Value):
         if name == "__next__":
             item = self.next_item(tx)
             return tx.raise_python(StopIteration) if item is None else item
+        if name == "__length_hint__":
+            return tx.constant(0 if self.exhausted else max(self.left(), 0))
         return super().call_method(tx, name, args, kwargs)
 
 
@@ -95,10 +102,8 @@ class SequenceIterator(IteratorValue):
         self.index += 1
         return self.sequence.item(self.index - 1)  # type: ignore[no-any-return]
 
-    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name == "__length_hint__":
-            return tx.constant(0 if self.exhausted else max(len(self.sequence) - self.index, 0))
-        return super().call_method(tx, name, args, kwargs)
+    def left(self) -> int:
+        return len(self.sequence) - self.index
 
     def reconstruct(self, cg: Writer) -> None:
         if self.exhausted:
@@ -109,15 +114,23 @@ class SequenceIterator(IteratorValue):
             cg.load_const(self.index)
             cg.call(2)
             return None
-        cg.load_object(iter)
-        cg.load(self.sequence)
-        cg.call(1)
-        cg.copy()
-        cg.load_attr("__setstate__")
-        cg.load_const(self.index)
-        cg.call(1)
-        cg.pop()
+        _reconstruct_at(cg, iter, self.sequence, self.index)
         return None
+
+
+def _reconstruct_at(cg: Writer, function: Any, sequence: Value, index: int) -> None:
+    """Emit `function(sequence)`, an iterator that is set to a position."""
+    cg.load_object(function)
+    cg.load(sequence)
+    cg.call(1)
+    cg.copy()
+    cg.load_attr("__setstate__")
+    cg.load_const(index)
+    cg.call(1)
+    cg.pop()
+
+
+_DEQUE_REVERSED: type = type(reversed(collections.deque()))
 
 
 class ReverseIterator(IteratorValue):
@@ -134,22 +147,78 @@ class ReverseIterator(IteratorValue):
         self.index -= 1
         return self.sequence.item(self.index + 1)  # type: ignore[no-any-return]
 
+    def left(self) -> int:
+        return self.index + 1 if self.index < len(self.sequence) else 0
+
     def reconstruct(self, cg: Writer) -> None:
-        left = [] if self.exhausted else [self.sequence.item(index) for index in range(self.index, -1, -1)]
-        _reconstruct_rest(cg, left)
+        if self.exhausted or not 0 <= self.index < len(self.sequence):
+            cg.load_object(reversed)
+            cg.load_object(self.sequence.family())
+            cg.call(0)
+            cg.call(1)
+        elif self.cls is _DEQUE_REVERSED:  # has no `__setstate__`, but may start anywhere
+            cg.load_object(self.cls)
+            cg.load(self.sequence)
+            cg.load_const(len(self.sequence) - 1 - self.index)
+            cg.call(2)
+        else:
+            _reconstruct_at(cg, reversed, self.sequence, self.index)
+
+
+class ReverseByIndex(IteratorValue):
+    """`reversed` of an object with `__len__` and `__getitem__` of its own."""
+
+    cls = reversed
+
+    def __init__(self, sequence: Value, index: int) -> None:
+        super().__init__()
+        self.sequence, self.index = sequence, index
+
+    def step(self, tx: Frame) -> Value | None:
+        if self.index < 0:
+            return None
+        self.index -= 1
+        try:
+            return self.sequence.call_method(tx, "__getitem__", [tx.constant(self.index + 1)], {})
+        except TracedException as error:
+            if issubclass(error.value.python_type(), (IndexError, StopIteration)):
+                return None
+            raise
+
+    def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "__length_hint__" and not self.exhausted:
+            length = index_of(tx, self.sequence.call_method(tx, "__len__", [], {}))
+            return tx.constant(0 if length < self.index + 1 else self.index + 1)
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, cg: Writer) -> None:
+        if self.exhausted or self.index < 0:
+            cg.load_object(reversed)
+            cg.load_const(())
+            cg.call(1)
+        else:
+            _reconstruct_at(cg, reversed, self.sequence, self.index)
+
+
+def _count(numbers: range) -> int:
+    """How many numbers: `len` has no answer beyond the machine's sizes."""
+    up = 1 if numbers.step > 0 else -1
+    return max(0, (numbers.stop - numbers.start + numbers.step - up) // numbers.step)
 
 
 class RangeIterator(IteratorValue):
     """Over a range of constants."""
 
-    cls = type(iter(range(0)))
-
     def __init__(self, numbers: range) -> None:
         super().__init__()
-        self.numbers, self.index = numbers, 0
+        self.numbers, self.index, self.count = numbers, 0, _count(numbers)
+        self.cls = type(iter(numbers))
+
+    def left(self) -> int:
+        return self.count - self.index
 
     def step(self, tx: Frame) -> Value | None:
-        if self.index >= len(self.numbers):
+        if self.index >= self.count:
             return None
         self.index += 1
         return tx.constant(self.numbers[self.index - 1])
@@ -170,6 +239,9 @@ class SnapshotIterator(IteratorValue):
     def __init__(self, items: list[Value], cls: type, check: Callable[[Frame], None] | None = None) -> None:
         super().__init__()
         self.items, self.index, self.cls, self.check = items, 0, cls, check
+
+    def left(self) -> int:
+        return len(self.items) - self.index
 
     def step(self, tx: Frame) -> Value | None:
         if self.check is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from triptych_dynamo.sources import AttrSource, Source
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables import operators
 from triptych_dynamo.values.callables.builtin_methods import BuiltinMethodValue
-from triptych_dynamo.values.common import MethodTable, builds_literal, constant_of, index_of, is_scalar
+from triptych_dynamo.values.common import MethodTable, builds_literal, constant_of, fold, index_of, is_scalar
 from triptych_dynamo.values.containers import iterators
 from triptych_dynamo.values.containers.indices import position_of, slice_of
 from triptych_dynamo.values.registry import wraps
@@ -60,7 +61,7 @@ class RangeValue(Value):
 
 @RANGE("__len__")
 def _len(self: RangeValue, tx: Frame) -> Value:
-    return tx.constant(len(self.value))
+    return fold(tx, len, [self.value])
 
 
 @RANGE("__iter__")
@@ -77,10 +78,7 @@ def _reversed(self: RangeValue, tx: Frame) -> Value:
 def _getitem(self: RangeValue, tx: Frame, key: Value) -> Value:
     if key.python_type() is slice:
         return RangeValue(self.value[slice_of(tx, key)])
-    index = position_of(tx, key, "range")
-    if not -len(self.value) <= index < len(self.value):
-        return tx.raise_python(IndexError, "range object index out of range")
-    return tx.constant(self.value[index])
+    return fold(tx, operator.getitem, [self.value, position_of(tx, key, "range")])
 
 
 @RANGE("__contains__")
@@ -114,11 +112,7 @@ def _count(self: RangeValue, tx: Frame, item: Value) -> Value:
 def make_range(tx: Frame, args: list[Value]) -> Value:
     """`range(*args)`; symbolic bounds are specialised, since the loop is unrolled."""
     numbers = [index_of(tx, arg, "a bound of a range") for arg in args]
-    if not 1 <= len(numbers) <= 3:
-        return tx.raise_python(TypeError, f"range expected 1 to 3 arguments, got {len(numbers)}")
-    if len(numbers) == 3 and numbers[2] == 0:
-        return tx.raise_python(ValueError, "range() arg 3 must not be zero")
-    return RangeValue(range(*numbers))
+    return fold(tx, range, numbers)
 
 
 @wraps(range)
@@ -176,8 +170,7 @@ class SliceValue(Value):
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "indices" and len(args) == 1:
-            bounds = constant_of(tx, self, "a slice").indices(index_of(tx, args[0], "a length"))
-            return tx.constant(bounds)
+            return fold(tx, slice_of(tx, self).indices, [index_of(tx, args[0], "a length")])
         if name in ("__eq__", "__ne__"):
             return self._equals(tx, name, args[0])
         return super().call_method(tx, name, args, kwargs)
@@ -200,8 +193,6 @@ def make_slice(tx: Frame, args: list[Value]) -> Value:
     missing = tx.constant(None)
     if len(args) == 1:
         return SliceValue(missing, args[0], missing)
-    if not 2 <= len(args) <= 3:
-        return tx.raise_python(TypeError, f"slice expected 1 to 3 arguments, got {len(args)}")
     return SliceValue(args[0], args[1], args[2] if len(args) == 3 else missing)
 
 

@@ -19,6 +19,7 @@ from triptych_dynamo.values.callables.functions import MethodValue
 from triptych_dynamo.values.callables.pure import FROZEN_TYPES, call_pure
 from triptych_dynamo.values.common import ABSENT, fold, guard_lacks, lookup, none
 from triptych_dynamo.values.objects import instances, objects
+from triptych_dynamo.values.objects.arity import check_arity
 from triptych_dynamo.values.objects.objects import is_c_class
 from triptych_dynamo.values.registry import wraps_if
 
@@ -151,6 +152,7 @@ class ClassValue(Value):
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         constructor = CONSTRUCTORS.get(self.cls)
         if constructor is not None:
+            check_arity(tx, self.cls, args, kwargs)
             return constructor(tx, args, kwargs)
         model = MODELS.get(self.cls)
         if model is not None:
@@ -203,11 +205,11 @@ class ClassValue(Value):
         if name == "__call__":
             return self.instantiate(tx, args, kwargs)
         if name == "__getattribute__":
-            return self.get_attr(tx, args[0].as_constant())
+            return self.get_attr(tx, attributes.attribute_name(tx, args[0]))
         if name in ("__init__", "__init_subclass__"):
             return none(tx)
         if name == "__setattr__":
-            self.store(tx, args[0].as_constant(), args[1])
+            self.store(tx, attributes.attribute_name(tx, args[0]), args[1])
             return none(tx)
         if name in ("mro", "__subclasses__", "__instancecheck__", "__subclasscheck__"):
             return tx.constant(getattr(self.cls, name)(*(arg.as_constant() for arg in args)))

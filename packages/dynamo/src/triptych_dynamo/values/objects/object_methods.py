@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.values.attributes import attribute_name
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import MethodTable, none
 
@@ -16,18 +17,18 @@ OBJECT = MethodTable()
 
 @OBJECT("__getattribute__")
 def _getattribute(self: Any, tx: Frame, name: Value) -> Value:
-    return self.generic_attr(tx, name.as_constant(), fallback=False)  # type: ignore[no-any-return]
+    return self.generic_attr(tx, attribute_name(tx, name), fallback=False)  # type: ignore[no-any-return]
 
 
 @OBJECT("__setattr__")
 def _setattr(self: Any, tx: Frame, name: Value, value: Value) -> Value:
-    self.generic_set(tx, name.as_constant(), value)
+    self.generic_set(tx, attribute_name(tx, name), value)
     return none(tx)
 
 
 @OBJECT("__delattr__")
 def _delattr(self: Any, tx: Frame, name: Value) -> Value:
-    self.generic_delete(tx, name.as_constant())
+    self.generic_delete(tx, attribute_name(tx, name))
     return none(tx)
 
 

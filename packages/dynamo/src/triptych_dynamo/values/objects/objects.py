@@ -188,9 +188,15 @@ class ObjectValue(Value):
         elif raw is not ABSENT and attributes.is_data_descriptor(raw):
             self._store_through(tx, raw, owner, name, value)
         elif self.fields is None:
-            self.raise_absent(tx, name)
+            self.raise_unwritable(tx, name)
         else:
             self.store_field(tx, name, value)
+
+    def raise_unwritable(self, tx: Frame, name: str) -> Value:
+        """The AttributeError of a name that cannot be set or deleted: it is absent, or the class holds it."""
+        if self.fields is not None or attributes.defines(self.cls, name) is ABSENT:
+            return self.raise_absent(tx, name)
+        return tx.raise_python(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
 
     def _change_class(self, tx: Frame, value: Value) -> None:
         """`obj.__class__ = cls`, between classes of one layout."""
@@ -242,11 +248,13 @@ class ObjectValue(Value):
             descriptor = tx.wrap(raw, attributes.class_source(owner, name, raw))
             attributes.call_descriptor(tx, descriptor, "__delete__", [self])
         elif type(raw).__name__ == "member_descriptor":
+            if tx.catches(AttributeError, lambda: self.read_slot(tx, raw, name)) is None:
+                tx.raise_python(AttributeError, name)
             self._store_slot(tx, name, None)
         elif raw is not ABSENT and attributes.is_data_descriptor(raw):
             self._delete_through(tx, raw, name)
         elif self.fields is None or self.fields.remove(tx, tx.constant(name)) is None:
-            self.raise_absent(tx, name)
+            self.raise_unwritable(tx, name)
 
     def _delete_through(self, tx: Frame, raw: Any, name: str) -> None:
         """By a descriptor without a `__delete__` in Python."""
