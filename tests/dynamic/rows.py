@@ -72,6 +72,7 @@ def outcome(fn: Callable[..., Any], call: tuple[Any, ...], train: bool) -> tuple
     args = copy.deepcopy(call)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
+        warnings.filterwarnings("error", "(?s).*runs (without compilation|eagerly)")  # what is not compiled fails
         try:
             result = fn(*args)
         except Exception as error:  # compared like a result

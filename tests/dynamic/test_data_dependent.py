@@ -79,6 +79,16 @@ def checked(n: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return x[:u].cos()
 
 
+def functions(n: torch.Tensor, x: torch.Tensor) -> Any:
+    u = n.item()
+    bits = u & 3
+    return (
+        (torch.zeros(abs(u - 4)) + 1, torch.arange(bits) * 2, torch.ones(math.floor(u / 2.5), 3).sum(1)),
+        (torch.full((max(u - 3, 0) ** 2,), 2.0) + u, x.new_ones(math.ceil(u * 0.3) + 1).cumsum(0), x + abs(u - 4) * 2),
+        (torch.ones(bits * 2 + 1, bits + 1).t().contiguous() * 2, x * round(u / 2), round(u / 4), u << 2, x + (u | 5)),
+    )
+
+
 def split(n: torch.Tensor, x: torch.Tensor) -> Any:
     return torch.split(x, n.tolist())
 
@@ -111,6 +121,7 @@ SCALARS = [
     Row("arithmetic", fixed(arithmetic), NUMBERS),
     Row("floats", fixed(floats), NUMBERS),
     Row("truth", fixed(truth), NUMBERS),
+    Row("functions", fixed(functions), NUMBERS),
     Row("sizes", fixed(sizes), NUMBERS),
     Row("slices", fixed(slices), NUMBERS),
     Row("tensor-bounds", fixed(tensor_bounds), NUMBERS),
@@ -120,7 +131,7 @@ SCALARS = [
     Row("checked-out-of-bounds", fixed(checked), [(T(3), X), (T(11), X), (T(5), X)]),
     Row("asserted", fixed(asserted), [(T(n), X) for n in (3, 2, 4, 0)]),
     Row("tensor-asserted", fixed(tensor_asserted), [(T(3), X), (T(5), X), (T(1), -X)]),
-    Row("branch", fixed(branch), NUMBERS, 2, 1),
+    Row("branch", fixed(branch), NUMBERS, 3, 1),
     Row("loop", fixed(loop), NUMBERS[:3], 4, 1),
     Row("split", fixed(split), [(T([3, 2, 5]), X), (T([1, 0, 9]), X), (T([3, 3, 3]), X)], texts=False),
     Row("tolist", fixed(from_list), [(T([3, 2, 5]), X), (T([1, 0, 9]), X)]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -44,6 +45,12 @@ def several(x: torch.Tensor) -> Any:
     )
 
 
+def functions(x: torch.Tensor, k: int) -> Any:
+    n = x.shape[0]
+    spread = torch.zeros(abs(n - k)) + x.sum(), torch.zeros(n * k, k + 3) * x[0, 0]  # gradients tell neither n nor k
+    return *spread, x[: math.floor(n / 2)] * 2, x[round(n / 3) :].sin(), torch.zeros(n << 1) + 1
+
+
 def parts(x: torch.Tensor) -> Any:
     return x.chunk(2), x.split(3), x.unbind(1), F.pad(x, (1, 2)), x[1:-1], x[::2], x.tensor_split(2)
 
@@ -75,10 +82,12 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
 
 
+LEAVES = {n: numbers(n, 4).requires_grad_() for n in (5, 7, 9, 12)}
 AUTOMATIC = [
     Row("rows", fixed(lambda x: x * 2), sizes(8, 9, 10, 12), 2),
     Row("both", fixed(lambda x: x @ x.t()), [(numbers(8, 8),), (numbers(9, 10),), (numbers(11, 3),)], 2),
     Row("several", fixed(several), sizes(8, 9, 10, 7), 2),
+    Row("functions", fixed(functions), [(LEAVES[n], k) for n, k in ((7, 3), (9, 4), (12, 6), (5, 8))], 2, train=True),
     Row("parts", fixed(parts), sizes(8, 9, 11), 3),
     Row("joined", fixed(joined), sizes(8, 9, 11), 2),
     Row("reduced", fixed(reduced), sizes(8, 9, 11), 2),

@@ -108,7 +108,25 @@ def set_conj(tensor: torch.Tensor, value: bool) -> None:
     torch._C._set_conj(tensor, value)
 
 
-sym_sqrt = torch._sym_sqrt  # square root of a symbolic number
+_MATH = ("sqrt", "log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")
+SYMBOLIC_MATH = {name: getattr(torch, f"_sym_{name}") for name in _MATH}  # functions of floats, plain or symbolic
+
+
+def as_symbolic_float(number: Any, like: torch.SymBool) -> torch.SymFloat:
+    """A number, plain or symbolic, as a symbolic float of the shape environment of `like`."""
+    return torch.sym_float(number) if is_symbolic(number) else torch.SymFloat(like.node.wrap_float(float(number)))
+
+
+def as_symbolic_int(number: Any, like: torch.SymBool) -> torch.SymInt:
+    """An integer, plain or symbolic, as a symbolic one of the shape environment of `like`."""
+    return number if is_symbolic(number) else torch.SymInt(like.node.wrap_int(number))
+
+
+def is_symbolic(number: Any) -> bool:
+    """Whether a number is not a plain one of Python."""
+    return isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
 data_dependent_errors = (DataDependentOutputException, DynamicOutputShapeException)  # FakeTensorMode raises these
 
 

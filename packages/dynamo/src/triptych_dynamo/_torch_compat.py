@@ -368,6 +368,7 @@ _ROUNDINGS: dict[str, Callable[[float], int]] = {
     "floor": math.floor,
     "ceil": math.ceil,
     "trunc": math.trunc,
+    "round": round,
 }
 
 

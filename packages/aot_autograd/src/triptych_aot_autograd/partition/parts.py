@@ -12,6 +12,7 @@ from torch.fx.node import map_arg
 
 from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.graph_module import LazyGraphModule
+from triptych_aot_autograd.partition.symbols import untold_symbols
 
 if TYPE_CHECKING:
     from triptych_aot_autograd.joint_graph import JointGraph
@@ -116,6 +117,9 @@ class _Emitter:
         ]
         tensors = [n for n in used if not is_symbol(n) and (n.op != "placeholder" or n in self.changed)]
         symbols = [n for n in used if is_symbol(n)]
+        if self.gradients:
+            received = [self.primals[i] for i in saved_primals] + tensors + symbols
+            symbols += untold_symbols(self.joint.graph, (*received, *self.joint.tangents))
         results = self.joint.of_kind("output", "base", "mutation", "symbol")
         forward, tensor_names = self._forward([n for n, _ in results], tensors, symbols)
         partition = Partition(forward, None, len(results), saved_primals, tensor_names, [n.name for n in symbols])

@@ -127,6 +127,8 @@ class Recorder(compat.TorchDispatchMode):
     def _functional(self, func: Any, args: Any, kwargs: Any) -> Any:
         template, node = self.record(func, args, kwargs)
         if type(template) is Facts:
+            if template.symbolic:
+                self.symbols.bind_new_sizes(template.size, node)
             result = adopt(new_traced(template), template, node)
             if args and (type(args[0]) in NUMBERS or getattr(args[0], "_constant", None) is not None):
                 special_ops.fold_literals(result, func, args, kwargs)

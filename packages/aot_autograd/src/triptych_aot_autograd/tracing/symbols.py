@@ -17,36 +17,9 @@ from torch.fx import Graph, Node
 
 from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.errors import UnsupportedOperationError
+from triptych_aot_autograd.tracing.size_functions import FOLDED, FUNCTIONS, choose
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
-# Functions of size arithmetic by the name of their sympy class -> what computes them on Python numbers.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "FloorDiv": operator.floordiv,
-    "CleanDiv": operator.floordiv,
-    "PythonMod": operator.mod,
-    "Mod": operator.mod,
-    "IntTrueDiv": operator.truediv,
-    "FloatTrueDiv": operator.truediv,
-    "Max": torch.sym_max,
-    "Min": torch.sym_min,
-    "ToFloat": torch.sym_float,
-    "PowByNatural": operator.pow,
-    "FloatPow": operator.pow,
-    "OpaqueUnaryFn_sqrt": compat.sym_sqrt,
-    "TruncToInt": torch.sym_int,
-    "RShift": operator.rshift,
-    "LShift": operator.lshift,
-    "Equality": operator.eq,
-    "Unequality": operator.ne,
-    "StrictLessThan": operator.lt,
-    "StrictGreaterThan": operator.gt,
-    "LessThan": operator.le,
-    "GreaterThan": operator.ge,
-    "And": operator.and_,
-    "Or": operator.or_,
-    "Not": torch.sym_not,
-}
 
 
 class SymbolTable:
@@ -104,16 +77,16 @@ class SymbolTable:
             node = self._from_size(expr)
         if node is not None:
             return node
-        if isinstance(expr, (sympy.Integer, int)):
+        if isinstance(expr, sympy.logic.boolalg.BooleanAtom):
+            return bool(expr)
+        if isinstance(expr, sympy.Integer):
             return int(expr)
-        if isinstance(expr, (sympy.Float, float)):
+        if expr.is_number and not expr.args:
             return float(expr)
         if isinstance(expr, sympy.Symbol):
             node = self._solve(expr, example)
-        elif isinstance(expr, (sympy.Add, sympy.Mul)):
-            node = self._fold(expr, example)
-        elif isinstance(expr, sympy.Pow):
-            node = self._emit(expr, operator.pow, [self._build(a, example) for a in expr.args], example)
+        elif isinstance(expr, sympy.Piecewise):
+            node = self._piecewise(expr, expr.args, example)
         elif type(expr).__name__ in FUNCTIONS:
             node = self._function(expr, example)
         if node is None:
@@ -121,22 +94,24 @@ class SymbolTable:
         return node
 
     def _function(self, expr: sympy.Basic, example: Any) -> Any:
-        target = FUNCTIONS[type(expr).__name__]
+        name = type(expr).__name__
+        target = FUNCTIONS[name]
         args = [self._build(a, example) for a in expr.args]
-        if target in (torch.sym_max, torch.sym_min, operator.and_, operator.or_):
-            result = args[0]
-            for arg in args[1:]:
-                result = self._emit(expr, target, [result, arg], example)
-            return result
-        return self._emit(expr, target, args, example)
-
-    def _fold(self, expr: sympy.Basic, example: Any) -> Any:
-        target = operator.add if isinstance(expr, sympy.Add) else operator.mul
-        partial, result = expr.args[0], self._build(expr.args[0], example)
-        for arg in expr.args[1:]:
-            partial = expr.func(partial, arg)
-            result = self._emit(partial, target, [result, self._build(arg, example)], example)
+        if name not in FOLDED:
+            return self._emit(expr, target, args, example)
+        partial, result = expr.args[0], args[0]
+        for part, arg in zip(expr.args[1:], args[1:], strict=True):
+            partial = expr.func(partial, part)
+            result = self._emit(partial, target, [result, arg], example)
         return result
+
+    def _piecewise(self, expr: Any, cases: Sequence[Any], example: Any) -> Any:
+        """The value of the first of the cases that holds."""
+        value = self._build(cases[0].expr, example)
+        if cases[0].cond == True or len(cases) == 1:  # noqa: E712 (sympy's)
+            return value
+        rest = self._piecewise(None, cases[1:], example)
+        return self._emit(expr, choose, [self._build(cases[0].cond, example), value, rest], example)
 
     def _from_size(self, expr: sympy.Basic) -> Node | None:
         for known, tensor, dim, value in self._pending:
@@ -147,7 +122,7 @@ class SymbolTable:
     def _size_node(self, expr: sympy.Basic, tensor: Node, dim: int, value: Any) -> Node:
         op = torch.ops.aten.sym_size.int if dim >= 0 else torch.ops.aten.sym_stride.int
         node = self.graph.call_function(op, (tensor, dim if dim >= 0 else -1 - dim))
-        node.meta.update(val=value, phase="forward")
+        node.meta.update(val=value, phase=tensor.meta.get("phase", "forward"))
         self.bind(expr, node)
         return node
 

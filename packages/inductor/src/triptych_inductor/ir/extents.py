@@ -12,6 +12,7 @@ import sympy
 import torch
 
 from triptych_inductor._torch_compat import expression
+from triptych_inductor.ir.computed import printable, spelled_out
 
 Extent = Any  # int | sympy.Expr
 
@@ -25,7 +26,7 @@ def as_extent(value: Any) -> Extent:
     if type(value) is int:
         return value
     if isinstance(value, torch.SymInt):
-        value = expression(value)
+        value = printable(expression(value))
     if isinstance(value, sympy.Expr):
         return int(value) if value.is_Integer else value
     return int(value)
@@ -146,6 +147,6 @@ def hint(value: Extent, symbols: dict[Any, int] | None = None, default: int = 64
     """A typical number for an extent, for cost estimates only (never for correctness)."""
     if type(value) is int:
         return value
-    known = symbols or {}
+    known, value = symbols or {}, spelled_out(value)
     replaced = value.xreplace({s: sympy.Integer(known.get(s, default)) for s in value.free_symbols})
-    return int(replaced) if replaced.is_number else default
+    return int(replaced) if replaced.is_Integer else default

@@ -10,11 +10,11 @@ import torch
 
 from triptych_inductor.ir import extents, views
 from triptych_inductor.ir.extents import Extent
-from triptych_inductor.ir.index import Index
-from triptych_inductor.ir.tensors import Indices, LazyTensor, compute_dtype, number_name
+from triptych_inductor.ir.tensors import Indices, LazyTensor, compute_dtype
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.handlers import Value
 from triptych_inductor.loops.table import FLOAT, HALF, OPS
+from triptych_inductor.lowering.numbers import symbolic, truth
 
 Scalar = Any  # bool | int | float | sympy.Expr
 Operand = Any  # LazyTensor | Scalar
@@ -62,7 +62,7 @@ def constant(value: Scalar, dtype: torch.dtype) -> Value:
     if isinstance(value, sympy.Expr):
         return symbolic(value, dtype)
     if isinstance(value, sympy.logic.boolalg.Boolean) and not isinstance(value, sympy.logic.boolalg.BooleanAtom):
-        return ops.cast(_symbolic_truth(value), dtype)
+        return ops.cast(truth(value), dtype)
     if dtype in FLOAT:
         value = float(value)
     elif dtype is torch.bool:
@@ -70,73 +70,6 @@ def constant(value: Scalar, dtype: torch.dtype) -> Value:
     else:
         value = int(value)
     return ops.constant(value, dtype)
-
-
-_COMPARISONS = {
-    **{"Equality": "eq", "Unequality": "ne", "StrictLessThan": "lt", "LessThan": "le"},
-    **{"StrictGreaterThan": "gt", "GreaterThan": "ge"},
-}
-
-
-def _symbolic_truth(expr: Any) -> Value:
-    """A symbolic bool."""
-    name = type(expr).__name__
-    if name in _COMPARISONS:
-        whole = all(arg.is_integer for arg in expr.args)
-        left, right = [symbolic(arg, torch.int64 if whole else torch.float64) for arg in expr.args]
-        return getattr(ops, _COMPARISONS[name])(left, right)
-    parts = [_symbolic_truth(arg) for arg in expr.args]
-    if name == "Not":
-        return ops.logical_not(parts[0])
-    combine = {"And": ops.logical_and, "Or": ops.logical_or}[name]
-    result = parts[0]
-    for part in parts[1:]:
-        result = combine(result, part)
-    return result
-
-
-_SYMBOLIC_CALLS = {
-    "ToFloat": None,
-    "TruncToInt": "trunc",
-    "OpaqueUnaryFn_sqrt": "sqrt",
-    "Min": "minimum",
-    "Max": "maximum",
-}
-_SYMBOLIC_DIVISIONS = {"IntTrueDiv": "truediv", "FloatTrueDiv": "truediv"}
-
-
-def symbolic(expr: sympy.Expr, dtype: torch.dtype) -> Value:
-    """A symbolic number: integers by index expression, float ones evaluated in float64."""
-    if expr.is_integer and all(s.is_integer for s in expr.free_symbols):
-        return ops.cast(ops.index_expr(Index.of(extents.as_extent(expr)), torch.int64), dtype)
-    return ops.cast(_symbolic_double(expr), dtype)
-
-
-def _symbolic_double(expr: sympy.Expr) -> Value:
-    if expr.is_number:
-        return ops.constant(float(expr), torch.float64)
-    name = type(expr).__name__
-    if expr.is_Symbol and not expr.is_integer:
-        return ops.load(number_name(expr), Index.of(0))
-    if expr.is_Symbol:
-        return ops.cast(ops.index_expr(Index.of(expr), torch.int64), torch.float64)
-    args = [_symbolic_double(a) for a in expr.args]
-    if name in ("Add", "Mul") or _SYMBOLIC_CALLS.get(name) in ("minimum", "maximum"):
-        combine = {"Add": ops.add, "Mul": ops.mul, "Min": ops.minimum, "Max": ops.maximum}[name]
-        result = args[0]
-        for arg in args[1:]:
-            result = combine(result, arg)
-        return result
-    if name in ("Pow", "PowByNatural", "FloatPow"):
-        return ops.pow(args[0], args[1])
-    if name in _SYMBOLIC_DIVISIONS:
-        return ops.truediv(args[0], args[1])
-    if name == "FloorDiv":
-        return ops.floor(ops.truediv(args[0], args[1]))
-    if name in _SYMBOLIC_CALLS:
-        function = _SYMBOLIC_CALLS[name]
-        return args[0] if function is None else getattr(ops, function)(args[0])
-    raise TypeError(f"symbolic number {expr} is not understood")
 
 
 def broadcast_size(*sizes: Sequence[Extent]) -> tuple[Extent, ...]:

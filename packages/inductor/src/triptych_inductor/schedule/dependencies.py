@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from triptych_inductor.ir.computed import needed_symbols
 from triptych_inductor.ir.index import Index, Quotient
 from triptych_inductor.ir.nodes import ExternNode, Node, Strided, leaves
 
@@ -65,7 +66,7 @@ def _symbols(node: Node) -> set[Any]:
     """Symbols whose values the node needs."""
     found: set[Any] = set()
     for item in _extents(node):
-        found |= getattr(item, "free_symbols", set())
+        found |= needed_symbols(item)
     return found
 
 

@@ -9,6 +9,7 @@ import sympy
 import torch
 
 from triptych_inductor._torch_compat import PythonPrinter
+from triptych_inductor.ir.computed import spelled_out
 from triptych_inductor.ir.nodes import Strided
 
 _PRINTER = PythonPrinter()
@@ -23,7 +24,7 @@ def expression(value: Any) -> str:
     if type(value) is int:
         return str(value)
     if isinstance(value, sympy.Basic):
-        return _PRINTER.doprint(value)
+        return _PRINTER.doprint(spelled_out(value))
     return repr(value)
 
 

@@ -185,7 +185,8 @@ def _on_numbers(tx: Frame, function: Any, args: list[Value]) -> Value | None:
     if function not in _ARITHMETIC or not all(map(numbers.is_number, args)):
         return None
     in_graph = function in _IN_GRAPH and len(args) <= 2 and numbers.only_in_graph(tx, args)
-    if function in _TO_INTEGER and args[0].python_type() is float and numbers.only_in_graph(tx, args):
+    rounds = function in _TO_INTEGER or (function is round and len(args) == 1)
+    if rounds and args[0].python_type() is float and numbers.only_in_graph(tx, args):
         return integer_of(tx, args[0], function.__name__)
     if in_graph or (function in _TO_INTEGER and isinstance(args[0], SymbolicValue)):
         return tx.call_graph(_IN_GRAPH[function], args)
