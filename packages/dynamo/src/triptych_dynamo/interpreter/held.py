@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 
+_WEAK = frozenset(("weakref", "WeakSet", "WeakValueDictionary", "WeakKeyDictionary", "WeakMethod", "finalize"))
 _READERS = frozenset(("dir", "eval", "exec", "locals", "vars"))
 
 
@@ -22,7 +23,12 @@ def named_locals(frame: Frame) -> frozenset[str]:
 
 
 def generator_locals(frame: Frame) -> list[str]:
-    """Names of locals whose generator has an end to run: they stay set for as long as in plain Python."""
+    """Names of locals whose generator has an end to run: they stay set for as long as in plain Python.
+
+    All of them where weak references may lead to what they hold.
+    """
+    if frame.trace.inputs.references or _WEAK.intersection(frame.code.co_names):
+        return frame.bound_locals()
     return [name for name in frame.bound_locals() if _ends_later(_traced(frame, name)) or holds_real(frame, name)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,6 +28,7 @@ class Inputs:
         self._real: dict[TensorValue, torch.Tensor] = {}
         self.owned = OwnedInputs(trace)
         self.bytes = SharedBytes()
+        self.references: list[Any] = []  # weak ones that the trace made
 
     def tensor(self, tx: Frame, obj: torch.Tensor, source: Source | None) -> Value:
         """The value of a real tensor read at `source` (None: a constant of the program, kept by the compiled code)."""
@@ -87,4 +88,5 @@ class Inputs:
     def release(self) -> None:
         """Let go of the real tensors."""
         self._real.clear()
+        self.references.clear()
         self.owned.release()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.guards.facts import Apart, PythonFact
 from triptych_dynamo.guards.python_check import memory_range
 from triptych_dynamo.runtime_arrays import apart_in_memory
@@ -19,11 +20,25 @@ if TYPE_CHECKING:
     from triptych_dynamo.trace.trace import Trace
 
 
+def check_references(trace: Trace) -> None:
+    """What a weak reference with a callback led to is still there: the callback would have run in the middle.
+
+    Raises:
+        Unsupported: it is gone; the graph ends before the reference was made.
+    """
+    for reference in trace.inputs.references:
+        if reference.missed_a_death:
+            error = Unsupported("call", "a weak reference whose callback runs within the region")
+            error.step = reference.made_at
+            raise error
+
+
 def guard_memory(trace: Trace) -> None:
     """Guard each written input against every other.
 
     Tensors that modules own are taken as they are now relative to each other; pairs with another input are guarded.
     """
+    check_references(trace)
     inputs = trace.graph.inputs
     tensors = [source for node, source in inputs.items() if isinstance(node.meta["val"], torch.Tensor)]
     trace.inputs.bytes.guard(trace, tensors)

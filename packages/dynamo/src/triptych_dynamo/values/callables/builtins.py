@@ -26,6 +26,7 @@ from triptych_dynamo.values.containers import iterators
 from triptych_dynamo.values.containers.list_methods import sort_values
 from triptych_dynamo.values.containers.sequences import ListValue, TupleValue
 from triptych_dynamo.values.objects.objects import ObjectValue
+from triptych_dynamo.values.objects.weak_references import ProxyValue
 from triptych_dynamo.values.tensors.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def is_instance(tx: Frame, value: Value, cls: Any) -> bool:
     """`isinstance(value, cls)` by the value's type; `cls` may be a union or have an instance check of its own."""
     if isinstance(value, TensorValue):
         return is_tensor_instance(value, cls)
+    if isinstance(value, ProxyValue):
+        return issubclass(value.python_type(), cls) or is_instance(tx, value.target(tx), cls)
     kind = value.python_type()
     check = attributes.defines(type(cls), "__instancecheck__") if isinstance(cls, type) else None
     if is_scalar(value):
