@@ -76,6 +76,11 @@ PROGRAMS = {
         grad(3, 4),
     ),
     "foreach": (lambda x, y: torch._foreach_add_([x, y], 1.0), plain(3, 4), plain(3, 4)),
+    "numbers of two tensors": (
+        lambda x, v, w: torch.addcdiv(x.add(x, alpha=v.sum()), x, x + 9, value=w.sum()),
+        *[plain(4)] * 3,
+    ),
+    "lengths of two tensors": (lambda x, y: x[x > 0].sum() + y[y > 0.5].sum(), plain(9), plain(9)),
     "complex": (lambda x: torch.view_as_complex(x).conj().abs(), grad(3, 2)),
     "relu_": (lambda x: F.relu(x * 2, inplace=True), grad(3, 4)),
     "draws in order": (lambda x: x + torch.randn(3, 4) + torch.rand_like(x) + torch.empty(3, 4).uniform_(), grad(3, 4)),

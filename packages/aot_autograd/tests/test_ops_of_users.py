@@ -22,6 +22,20 @@ def _(x, acc):
     return torch.empty_like(acc)
 
 
+@torch.library.custom_op("aot_tests::add_to_each", mutates_args=("parts", "total"))
+def add_to_each(parts: list[torch.Tensor], total: torch.Tensor | None, x: torch.Tensor) -> list[torch.Tensor]:
+    for part in parts:
+        part.add_(x)
+    if total is not None:
+        total.add_(x)
+    return [part * 2 for part in parts]
+
+
+@add_to_each.register_fake
+def _(parts, total, x):
+    return [torch.empty_like(part) for part in parts]
+
+
 @torch.library.custom_op("aot_tests::cube", mutates_args=())
 def cube(x: torch.Tensor) -> torch.Tensor:
     return x**3
@@ -58,6 +72,15 @@ def test_custom_op_that_mutates():
     # How often such an op raises the version counter depends on its body.
     check_against_eager(lambda a, x: (add_into(a, x, 0.5), a * 2)[1], plain(4), plain(4), versions=False)
     check_against_eager(lambda x: (add_into(b := torch.zeros(4), x, 0.5), b * 2)[1], plain(4))
+
+
+@pytest.mark.parametrize("total", [True, False])
+def test_custom_op_that_mutates_a_list(total):
+    def program(a, b, x):
+        made = add_to_each([a, b.t()], x.sin() if total else None, x)
+        return made[0] + 1, made[1], a * 2
+
+    check_against_eager(program, plain(4), plain(4), plain(4), versions=False)
     check_against_eager(lambda a, x: (split_sum(x, a[1]), a * 2), plain(4), plain(4), versions=False)
 
 

@@ -321,3 +321,5 @@ def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any
 
 FORWARD_ONLY_DECOMPOSITIONS = frozenset({torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default})
 """Ops whose decomposition in torch gives the right result and wrong numbers for what their backward is to get."""
+
+set_grad_enabled: Any = torch._C._set_grad_enabled  # what grad modes in graphs call

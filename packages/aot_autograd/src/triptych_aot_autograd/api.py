@@ -328,7 +328,8 @@ def _compile_graph(
     names = [str(n.target) for n in gm.graph.nodes if n.op == "placeholder"]
     descs = [InputDesc("input", name, i) for i, name in enumerate(names)]
     descs += [InputDesc("parameter", name, count + i) for i, name in enumerate(held)]
-    request = TraceRequest(run, [*example_inputs, *held.values()], descs, decompositions=decompositions)
+    inputs = [*example_inputs, *held.values()]
+    request = TraceRequest(run, inputs, descs, decompositions=decompositions, enables_grad=_enables_grad(gm))
     joint = trace(request)
     joint.eager = eager
     call = compile_joint(joint, **options)
@@ -339,6 +340,12 @@ def _compile_graph(
     if plain:
         return call if not extra else lambda *inputs: call(*inputs, *extra)
     return lambda *inputs: tree_unflatten(list(call(*inputs, *extra)), out_spec)
+
+
+def _enables_grad(gm: GraphModule) -> bool:
+    """Whether a graph turns gradients on."""
+    calls = gm.graph.find_nodes(op="call_function", target=compat.set_grad_enabled)
+    return any(node.args[0] is True for node in calls)
 
 
 def bind_graph(

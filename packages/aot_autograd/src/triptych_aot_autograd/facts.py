@@ -78,6 +78,7 @@ class FunctionFacts:
     outputs: list[OutputFacts] = field(default_factory=list)
     overlapping_mutation: str = ""  # why the region must run eagerly: inputs that share memory and are written
     random: bool = False  # whether the graph draws random numbers
+    enables_grad: bool = False  # whether results have gradients although none are enabled around the call
 
     def __str__(self) -> str:
         lines = [f"input {i}: {f}" for i, f in enumerate(self.inputs)]

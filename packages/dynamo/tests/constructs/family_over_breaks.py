@@ -135,3 +135,24 @@ def mutated_argument(x, items, p):
     items.append(p.a)
     p.b = items
     return p.b is items
+
+
+@construct(X.clone().requires_grad_(), breaks="explicit")
+def gradients_before_a_break_without_them(w):
+    y = w * 2
+    (grad,) = torch.autograd.grad((w**2).sum(), w)
+    with torch.no_grad():
+        triptych_dynamo.graph_break()
+        z = y + 1
+    return y * 3, z, grad
+
+
+@construct(X.clone().requires_grad_(), breaks="explicit")
+def gradients_behind_a_break_with_them(w):
+    with torch.no_grad():
+        y = w * 2
+        with torch.enable_grad():
+            z = w * 3
+            triptych_dynamo.graph_break()
+            z = z * w
+    return y, z

@@ -113,4 +113,4 @@ def make_differentiable(
             values[i] = output
         return values
 
-    return run
+    return torch.enable_grad()(run) if plan.enables_grad else run

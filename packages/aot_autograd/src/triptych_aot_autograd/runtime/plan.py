@@ -48,7 +48,7 @@ class RuntimePlan:
     sizes are symbolic. random: the graph draws random numbers. cuda: an input lies on a GPU. autocast: state of the
     trace. saved_primals: inputs that the backward gets, then `saved_tensors` tensors and `saved_symbols` numbers of
     the forward. gradients: the inputs that get one, in the order of the backward's results (empty: no backward);
-    dependencies: for each, the tangents that it is made of.
+    dependencies: for each, the tangents that it is made of. enables_grad: the function turns gradients on itself.
     """
 
     inputs: tuple[InputFacts, ...]
@@ -64,6 +64,7 @@ class RuntimePlan:
     saved_symbols: int
     gradients: tuple[int, ...]
     dependencies: tuple[frozenset[int], ...]
+    enables_grad: bool
 
     @classmethod
     def of(cls, joint: JointGraph, partition: Partition) -> RuntimePlan:
@@ -84,6 +85,7 @@ class RuntimePlan:
             saved_symbols=len(partition.saved_symbols),
             gradients=tuple(partition.gradients) if partition.backward is not None else (),
             dependencies=tuple(partition.dependencies),
+            enables_grad=joint.facts.enables_grad,
         )
 
     @property

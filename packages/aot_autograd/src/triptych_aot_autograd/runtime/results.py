@@ -47,10 +47,10 @@ def _replay(steps: Sequence[Step]) -> Callable[[Any, Sequence[Any]], Any]:
     def replay(tensor: Any, symbols: Sequence[Any]) -> Any:
         ambient = torch.is_grad_enabled()
         for grad_mode, step in bound:
-            if grad_mode or not ambient:
+            if grad_mode == ambient:
                 tensor = step(tensor, symbols)
             else:
-                with torch.no_grad():
+                with torch.set_grad_enabled(grad_mode):
                     tensor = step(tensor, symbols)
         return tensor
 

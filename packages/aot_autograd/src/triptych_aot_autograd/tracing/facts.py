@@ -119,3 +119,11 @@ class TracedTensor(torch.Tensor):
 def new_traced(facts: Facts) -> TracedTensor:
     """A traced tensor with these facts; the caller gives it its node and storage."""
     return compat.make_traced(TracedTensor, facts.size, facts.stride, facts.offset, facts.dtype, facts.device)
+
+
+def new_view(facts: Facts, source: torch.Tensor) -> TracedTensor:
+    """A traced tensor that becomes a view of `source`: of a normal tensor that is no inference tensor in any mode."""
+    if torch.is_inference_mode_enabled() and not source.is_inference():
+        with torch.inference_mode(False):
+            return new_traced(facts)
+    return new_traced(facts)

@@ -46,6 +46,7 @@ class TraceRequest:
     decompositions: dict[Any, Any] = field(default_factory=dict)
     fake_mode: compat.FakeTensorMode | None = None
     grad: bool | None = None  # None: as the inputs and the grad mode say
+    enables_grad: bool = False  # the function turns gradients on in places, where they are off around it
 
 
 def trace(request: TraceRequest) -> JointGraph:
@@ -84,19 +85,18 @@ class _JointTracer:
     def trace(self) -> JointGraph:
         """Run both phases and assemble the graph."""
         request = self.request
-        wants_grad = request.grad
-        if wants_grad is None:
-            wants_grad = torch.is_grad_enabled() and any(
-                isinstance(v, torch.Tensor) and v.requires_grad for v in request.inputs
-            )
-        inputs = [self._input(v, d, wants_grad) for v, d in zip(request.inputs, request.descs, strict=True)]
-        overlap = overlapping_inputs(request.inputs)
+        ambient, wants_grad = torch.is_grad_enabled() and request.grad is not False, request.grad
         # Without gradients to give, the function may still take gradients of its own.
-        differentiates = torch.is_grad_enabled() and request.grad is not False
+        differentiates = ambient or (request.enables_grad and request.grad is not False)
+        if wants_grad is None:
+            wants_grad = differentiates and any(isinstance(v, torch.Tensor) and v.requires_grad for v in request.inputs)
+        with torch.set_grad_enabled(differentiates):
+            inputs = [self._input(v, d, wants_grad) for v, d in zip(request.inputs, request.descs, strict=True)]
+        overlap = overlapping_inputs(request.inputs)
         if differentiates:
             for op in compat.FORWARD_ONLY_DECOMPOSITIONS & self.recorder.decompositions.keys():
                 del self.recorder.decompositions[op]
-        with torch.set_grad_enabled(differentiates), self.recorder, FunctionRules():
+        with torch.set_grad_enabled(ambient), self.recorder, FunctionRules():
             outputs = self._run(inputs)
             # The history of a view written in place is made by ops when it is asked for: now, while they are recorded.
             for output in outputs:
@@ -109,6 +109,7 @@ class _JointTracer:
         written = [i for i, f in enumerate(facts.inputs) if f.changed]
         facts.overlapping_mutation = overlap.harmful(written)
         differentiable = [o for o in graph_outputs if o.differentiable] if wants_grad else []
+        facts.enables_grad = bool(differentiable) and not ambient
         return self._assemble(facts, graph_outputs, classifier.epilogue, differentiable)
 
     def _run(self, inputs: list[Any]) -> list[Any]:

@@ -89,9 +89,12 @@ class Metadata:
     def _by_fake(self, func: Any, args: Any, kwargs: Any) -> Any:
         mode = self._fake_mode()
         self.counts["fake"] += 1
+        # A fake tensor remembers the symbol of its number and the length of its nonzero(): tensors that look alike
+        # must not share those.
+        make = Facts.as_fake if UNCACHED_TAGS.isdisjoint(func.tags) else Facts.fresh_fake
 
         def as_fake(value: Any) -> Any:
-            return value._facts.as_fake(mode) if isinstance(value, TracedTensor) else value
+            return make(value._facts, mode) if isinstance(value, TracedTensor) else value
 
         fake_args, fake_kwargs = tree_map(as_fake, args), tree_map(as_fake, kwargs)  # made outside of the mode
         try:

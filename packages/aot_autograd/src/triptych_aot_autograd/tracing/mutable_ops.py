@@ -115,6 +115,7 @@ def _aliased_argument(func: compat.OpOverload, result: Any, written: tuple[int, 
     return None
 
 
+_NEST = re.compile(r"\b(List|Optional)\[([^\[\]]*(?:\[\])?\??)\]")
 _lock = threading.Lock()
 _made: dict[str, Any] = {}
 
@@ -129,12 +130,22 @@ def _make_functional(func: compat.OpOverload, written: tuple[int, ...], returns:
     return _made[name]
 
 
+def _schema_text(kind: Any) -> str:
+    """A type as schemas write it: `List[Optional[Tensor]]` prints what they call `Tensor?[]`."""
+    text, found = str(kind), 1
+    while found:
+        text, found = _NEST.subn(lambda nest: nest[2] + {"List": "[]", "Optional": "?"}[nest[1]], text)
+    return text
+
+
 def _define(name: str, func: compat.OpOverload, written: tuple[int, ...], returns: tuple[int | None, ...]) -> None:
     arguments = func._schema.arguments
     plain = [i for i, r in enumerate(returns) if r is None]
     text = re.sub(r"\((?:\w|\*)+!?(?: -> [^()]*)?\)", "", str(func._schema))  # without alias annotations
     arguments_text = text[text.index("(") : text.rindex(" -> ")]
-    types = [str(func._schema.returns[i].type) for i in plain] + [str(arguments[i].type) for i in written]
+    types = [
+        _schema_text(r.type) for r in (*(func._schema.returns[i] for i in plain), *(arguments[i] for i in written))
+    ]
     torch.library.define(f"triptych_aot::{name}", f"{arguments_text} -> ({', '.join(types)})")
 
     def functional(*args: Any, **kwargs: Any) -> Any:

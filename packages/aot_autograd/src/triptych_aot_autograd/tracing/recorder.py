@@ -19,7 +19,7 @@ from torch.fx import Graph, Node
 from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.errors import AotError, UnsupportedOperationError
 from triptych_aot_autograd.tracing import mutable_ops, special_ops
-from triptych_aot_autograd.tracing.facts import Facts, FactsTable, TracedTensor, new_traced
+from triptych_aot_autograd.tracing.facts import Facts, FactsTable, TracedTensor, new_traced, new_view
 from triptych_aot_autograd.tracing.metadata import Metadata
 from triptych_aot_autograd.tracing.provenance import Provenance, user_line
 from triptych_aot_autograd.tracing.storages import adopt, adopt_view, change_metadata, current_value, write
@@ -141,12 +141,12 @@ class Recorder(compat.TorchDispatchMode):
         grad_mode = torch.is_grad_enabled()
         if type(template) is Facts:
             step = ViewStep(func, tuple(args[1:]), kwargs, source._facts, template, grad_mode)
-            return adopt_view(new_traced(template), template, node, source, step)
+            return adopt_view(new_view(template, source), template, node, source, step)
         views = []
         for index, facts in enumerate(template):
             single, rest = single_output_step(func, args, index)
             step = ViewStep(single, rest, {}, source._facts, facts, grad_mode)
-            views.append(adopt_view(new_traced(facts), facts, self._item(node, index, facts), source, step))
+            views.append(adopt_view(new_view(facts, source), facts, self._item(node, index, facts), source, step))
         return views if isinstance(template, list) else tuple(views)
 
     def _write(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -176,7 +176,8 @@ class Recorder(compat.TorchDispatchMode):
         if isinstance(target, (list, tuple)):
             for one, new in zip(target, value, strict=True):
                 self._write_argument(func, one, new)
-                torch.autograd.graph.increment_version(one)  # autograd does not count for lists of tensors
+                if not one.is_inference():
+                    torch.autograd.graph.increment_version(one)  # autograd does not count for lists of tensors
         elif target is not None:
             special_ops.assign(self, func, self.as_traced(target), value)
 

@@ -8,7 +8,7 @@ import torch
 
 from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.errors import DataDependentError
-from triptych_aot_autograd.tracing.facts import Facts, TracedTensor, new_traced
+from triptych_aot_autograd.tracing.facts import Facts, TracedTensor, new_view
 from triptych_aot_autograd.tracing.mutable_ops import HIDDEN_WRITES
 from triptych_aot_autograd.tracing.storages import adopt_view, current_value
 from triptych_aot_autograd.tracing.symbols import SYMBOLIC
@@ -71,7 +71,7 @@ def _detach(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> TracedTens
     source = recorder.as_traced(args[0])
     facts = source._facts
     step = ViewStep(aten.detach.default, (), {}, facts, facts, torch.is_grad_enabled())
-    view = adopt_view(new_traced(facts), facts, source._value, source, step)
+    view = adopt_view(new_view(facts, source), facts, source._value, source, step)
     view._generation = source._generation
     view._constant = source._constant
     return view
@@ -140,7 +140,7 @@ def _lazy_bit(physical: Any) -> Any:
         source = recorder.as_traced(args[0])
         template, node = recorder.record(physical, (source,), {})
         step = ViewStep(func, (), {}, source._facts, template, torch.is_grad_enabled())
-        return adopt_view(new_traced(template), template, node, source, step)
+        return adopt_view(new_view(template, source), template, node, source, step)
 
     return rule
 

@@ -18,7 +18,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from triptych_dynamo.polyfills import containers, heaps, iteration, reductions, texts
+from triptych_dynamo._torch_compat import group_tensors
+from triptych_dynamo.polyfills import containers, heaps, iteration, reductions, tensor_lists, texts
 
 MODELS: dict[Any, Callable[..., Any]] = {
     itertools.chain: iteration.chain,
@@ -67,6 +68,7 @@ MODELS: dict[Any, Callable[..., Any]] = {
     io.StringIO.flush: texts.flush,
     types.SimpleNamespace.__eq__: containers.namespace_eq,
     types.SimpleNamespace.__repr__: containers.namespace_repr,
+    group_tensors: tensor_lists.group_by_device_and_dtype,
 }
 if hasattr(itertools, "batched"):
     MODELS[itertools.batched] = iteration.batched

@@ -12,6 +12,7 @@ from torch import fx
 
 from triptych_dynamo._torch_compat import CANNOT_FAKE, enable_python_dispatcher, tensor_version
 from triptych_dynamo.trace.devices import note_devices
+from triptych_dynamo.trace.list_writes import CountedWrites
 from triptych_dynamo.trace.mode_facts import note_modes
 from triptych_dynamo.trace.program_errors import Quietly, may_be_looked_at
 from triptych_dynamo.trace.purity import has_effect
@@ -84,7 +85,9 @@ class GraphBuilder:
         refused = refusal(target, fake_args, fake_kwargs)
         if refused is not None:
             tx.raise_python(type(refused), *refused.args)
+        writes = CountedWrites(target, fake_args, fake_kwargs)
         result = self.run_fake(tx, target, fake_args, fake_kwargs)
+        writes.count()
         self.trace.unbacked.before_node(target)
         kind = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(kind, target, graph_args, graph_kwargs)

@@ -1,7 +1,8 @@
 """Which recorded calls stay in the graph although nothing uses their result: a table of names with effects of their
 own.
 
-Writes to tensors are found by their version counters during the trace and are not listed here.
+Writes to tensors are found by their version counters during the trace and are not listed here; inference tensors and
+some tensors in lists have none, but the names of what writes them end in `_` or are listed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ EFFECTFUL: frozenset[str] = DRAWING | frozenset(
         *("_assert", "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "_check"),
         *("_set_grad_enabled", "set_grad_enabled", "_enter_autocast", "_exit_autocast"),
         *("_enter_inference_mode", "_exit_inference_mode", "__setitem__", "setitem", "copy_", "manual_seed"),
+        *("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul"),
+        *("iand", "ior", "ixor", "ilshift", "irshift"),
     }
 )
 
@@ -40,8 +43,7 @@ def draws_numbers(target: Any) -> bool:
 
 def has_effect(target: Any) -> bool:
     """Whether a call of `target` must not be removed."""
-    if isinstance(target, str):
-        return target in EFFECTFUL or (target.endswith("_") and not target.endswith("__"))
     if isinstance(target, torch._ops.OpOverload):
         return draws_numbers(target) or not target._schema.returns
-    return getattr(target, "__name__", "") in EFFECTFUL
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    return name in EFFECTFUL or (name.endswith("_") and not name.endswith("__"))

@@ -279,6 +279,7 @@ class Trace:
         self.final_modes["grad_mode"] = torch.is_grad_enabled()
         if self.final_modes["grad_mode"] != modes["grad_mode"]:
             self._close(torch._C._set_grad_enabled, (modes["grad_mode"],))
+            torch._C._set_grad_enabled(modes["grad_mode"])  # what compiles the graph sees the mode that it begins with
         else:
             del self.final_modes["grad_mode"]
         if self.saved_tensor_hooks_message != saved_tensor_hooks_message():

@@ -126,6 +126,7 @@ class ExternNode:
     `outputs` are the buffers made (None where the op gives none). With `out` the call writes into `outputs[0]`, which
     the wrapper allocates.
     `symbols`: symbol -> position in the outputs of a number that the call gives. `mutates`: buffers written in place.
+    `nest`: where each output lies in results that are nested, as positions in lists and tuples; None for a flat tuple.
     """
 
     name: str
@@ -140,6 +141,7 @@ class ExternNode:
     origin: tuple[str, ...] = ()
     symbols: dict[Any, int] = field(default_factory=dict)
     mutates: frozenset[str] = frozenset()
+    nest: Any = None
 
     @property
     def read_names(self) -> set[str]:

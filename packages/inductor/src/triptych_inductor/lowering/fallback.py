@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import torch
@@ -41,7 +42,9 @@ def lower_fallback(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any], 
     target = ctx.node.target
     value = ctx.expected
     single = not isinstance(value, (tuple, list))
-    values = [value] if single else list(value)
+    values = [value] if single else list(leaves(value))
+    flat = single or len(values) == len(value)
+    places = count()
     outputs = [output_buffer(ctx, v) if isinstance(v, torch.Tensor) else None for v in values]
     mutated, aliased = _effects(ctx, target, args, kwargs)
     if aliased:
@@ -63,6 +66,7 @@ def lower_fallback(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any], 
         ordered=_is_ordered(target),
         symbols=symbols,
         mutates=frozenset(mutated),
+        nest=None if flat else map_leaves(lambda leaf: next(places), value),
     )
     for value_ in values:
         if isinstance(value_, torch.SymFloat):
@@ -71,7 +75,10 @@ def lower_fallback(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any], 
     if counted:
         ctx.builder.graph.fallbacks[name] = ctx.builder.graph.fallbacks.get(name, 0) + 1
     final = [r if r is not None else _number(v) for r, v in zip(results, values, strict=True)]
-    return final[0] if single else final
+    if flat:
+        return final[0] if single else final
+    each = iter(final)
+    return map_leaves(lambda leaf: next(each), value)
 
 
 def _as_in_eager(leaf: Any) -> Any:

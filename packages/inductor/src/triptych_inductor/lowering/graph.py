@@ -180,9 +180,16 @@ class GraphLowering:
         if isinstance(result, (tuple, list)) and isinstance(value, (tuple, list)):
             users = _users_by_position(node)
             return [
-                self._finish_tensor(r, v, users.get(k, 0)) if isinstance(r, LazyTensor) else r
-                for k, (r, v) in enumerate(zip(result, value, strict=True))
+                self._finish_item(r, v, users.get(k, 0)) for k, (r, v) in enumerate(zip(result, value, strict=True))
             ]
+        return result
+
+    def _finish_item(self, result: Any, value: Any, users: int) -> Any:
+        """One of several results; users of a list are taken for users of each tensor in it."""
+        if isinstance(result, LazyTensor):
+            return self._finish_tensor(result, value, users)
+        if isinstance(result, (tuple, list)):
+            return [self._finish_item(r, v, users) for r, v in zip(result, value, strict=True)]
         return result
 
     def _finish_tensor(self, result: LazyTensor, value: Any, users: int) -> LazyTensor:

@@ -13,6 +13,7 @@ import torch
 from torch.fx import Node as FxNode
 
 from triptych_inductor.ir.extents import as_extents
+from triptych_inductor.ir.nodes import leaves, map_leaves
 from triptych_inductor.ir.tensors import LazyTensor
 from triptych_inductor.lowering.registry import Context
 
@@ -32,19 +33,31 @@ def lower_writing(ctx: Context, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     arguments = original._schema.arguments
     written = [k for k, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
     given = dict(enumerate(args)) | {k: kwargs[a.name] for k, a in enumerate(arguments) if a.name in kwargs}
-    if original._schema.returns or not all(isinstance(given.get(k), LazyTensor) for k in written):
+    if original._schema.returns or not all(
+        isinstance(leaf, LazyTensor) for k in written for leaf in leaves(given.get(k))
+    ):
         return NotImplemented
-    results = {k: _memory(ctx, ctx.node.args[k] if k < len(args) else None, given[k]) for k in written}
+    nodes = {k: ctx.node.args[k] if k < len(args) else None for k in written}
+    results = {k: _memories(ctx, nodes[k], given[k]) for k in written}
     own = [results.get(k, value) for k, value in enumerate(args)]
     named = {a.name: results.get(k, given[k]) for k, a in enumerate(arguments) if a.name in kwargs}
-    windows = [ctx.builder.realise(value) for value in results.values()]
+    windows = [ctx.builder.realise(value) for value in leaves(list(results.values()))]
     for window in windows:
         window.buffer.aliased = True  # written behind the scheduler's back: never shared with another buffer
     names = frozenset(w.buffer.name for w in windows)
     ctx.builder.extern(original, own, named, [None], fallback=True, ordered=True, mutates=names)
     ctx.builder.graph.fallbacks[str(original)] = ctx.builder.graph.fallbacks.get(str(original), 0) + 1
-    made = [ctx.builder.of_buffer(w.buffer) for w in windows]
+    each = iter(windows)
+    made = [map_leaves(lambda leaf: ctx.builder.of_buffer(next(each).buffer), results[k]) for k in written]
     return made[0] if len(made) == 1 else made
+
+
+def _memories(ctx: Context, node: Any, value: Any) -> Any:
+    """`_memory` of a tensor or of each in a list."""
+    if isinstance(value, LazyTensor):
+        return _memory(ctx, node, value)
+    nodes = node if isinstance(node, (list, tuple)) else [None] * len(value)
+    return [_memory(ctx, one, item) for one, item in zip(nodes, value, strict=True)]
 
 
 def _memory(ctx: Context, node: Any, value: LazyTensor) -> LazyTensor:

@@ -267,7 +267,8 @@ class Emitter:
     def _many_results(self, node: ExternNode, call: str) -> None:
         positions = {k: s for s, k in node.symbols.items()}
         names = [b.name if b is not None else str(positions.get(k, "_")) for k, b in enumerate(node.outputs)]
-        self.lines.append(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {call}" if names else call)
+        pattern = _pattern(names if node.nest is None else map_leaves(names.__getitem__, node.nest))
+        self.lines.append(f"{pattern} = {call}" if names else call)
         self.known.update(node.symbols)
         unused = [b.name for b in node.outputs if b is not None and b.name not in self.needed]
         if unused:
@@ -323,6 +324,12 @@ class Emitter:
             name = base if base.isidentifier() else f"op_{len(taken)}"
             self.targets[path] = name if name not in taken and name != "call" else f"{name}_{len(taken)}"
         return self.targets[path]
+
+
+def _pattern(names: Any) -> str:
+    """What names and nests of them look like on the left of an assignment."""
+    parts = [name if isinstance(name, str) else f"({_pattern(name)})" for name in names]
+    return ", ".join(parts) + ("," if len(parts) == 1 else "")
 
 
 def _only_reads(node: ExternNode) -> bool:
