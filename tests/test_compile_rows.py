@@ -8,6 +8,7 @@ import pytest
 import torch
 import triptych
 import triptych_dynamo
+import triptych_inductor
 from torch import nn
 
 
@@ -108,6 +109,31 @@ def test_every_mode_compiles_and_trains(mode):
     compiled = triptych.compile(fn, mode=mode)
     compiled(x, w).backward()
     torch.testing.assert_close(w.grad, torch.autograd.grad(fn(x, w), w)[0])
+
+
+@pytest.mark.parametrize("freezing", [False, True])
+def test_use_aoti_runs_what_the_packages_hold(freezing, monkeypatch):
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)).eval(), torch.randn(3, 4)
+    loaded, load = [], triptych_inductor.CompiledGraph.from_bytes
+    monkeypatch.setenv("TRIPTYCH_GRAPH_CACHE", "0")
+    monkeypatch.setattr(
+        triptych_inductor.CompiledGraph,
+        "from_bytes",
+        staticmethod(lambda data: loaded.append(load(data)) or loaded[-1]),
+    )
+    compiled = triptych.compile(model, options={"use_aoti": True, "freezing": freezing})
+    with torch.set_grad_enabled(not freezing):
+        y = compiled(x)
+        torch.testing.assert_close(y, model(x))
+    if not freezing:
+        torch.testing.assert_close(
+            *[torch.autograd.grad(value.square().sum(), list(model.parameters())) for value in (y, model(x))]
+        )
+    assert [
+        sum(stage.files[0][1] == graph.source for stage in triptych.report(compiled).stages) for graph in loaded
+    ] == [1 for _ in range(1 if freezing else 2)]
+    if freezing:
+        assert dict(triptych.report(compiled).stages[0].frozen)["constants"] == 4
 
 
 def test_options_with_dashes():

@@ -26,6 +26,7 @@ FILES = {
     "regions": f"{UMBRELLA}/test_regions.py",
     "seeing": f"{UMBRELLA}/test_seeing.py",
     "cli": f"{UMBRELLA}/test_cli.py",
+    "profiles": f"{UMBRELLA}/test_profiles.py",
     "threads": f"{UMBRELLA}/test_threads.py",
     "aot": f"{UMBRELLA}/test_aot_compile.py",
     "registry": f"{UMBRELLA}/partners/test_registry.py",
@@ -60,7 +61,11 @@ ROWS: dict[str, tuple[str, str]] = {
     "1.9": ("keywords of backends", "compile: custom_backend_gets_graph_inputs_and_keywords"),
     "1.10": ("modes", "rows: every_mode_compiles_and_trains; compile: bad_arguments_are_told_at_once"),
     "1.11": ("options", "rows: options_with_dashes; compile: bad_arguments_are_told_at_once; settings: bad_settings"),
-    "1.12": ("guard_filter_fn", "namespace: guard_filters filters_give_one_answer_for_each_entry"),
+    "1.12": (
+        "guard_filter_fn, use_aoti",
+        "namespace: guard_filters filters_give_one_answer_for_each_entry; "
+        "rows: use_aoti_runs_what_the_packages_hold; settings: options_of_our_own_are_taken_out bad_settings",
+    ),
     "1.13": ("disable", "compile: disable_gives_the_original_back; settings: environment_switch"),
     "1.14": (
         "limits of versions",
@@ -78,7 +83,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "1.19": (
         "aot_compile",
         "aot: round_trip_with_gradients the_error_names_the_guard modules_are_passed_first sizes_that_are_open "
-        "changed_objects_and_made_ones language_model_with_its_cache in_a_fresh_process",
+        "changed_objects_and_made_ones language_model_with_its_cache in_a_fresh_process bodies_of_operators",
     ),
     "1.20": (
         "caches of each callable, threads, signatures",
@@ -137,6 +142,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "2.19": (
         "config",
         "configuration: the_order_of_sources patch_is_of_this_thread_and_a_decorator wrong_values; "
+        "profiles: dynamic_sources dynamic_values dynamic_values_are_integers unbacked_sources; "
         "pages: the_migration_page_has_every_setting_of_torch_compiler",
     ),
     "2.20": ("torch._dynamo's names", "pages: the_migration_page_has_every_name_of_torch_dynamo; optimize: hooks"),

@@ -110,6 +110,47 @@ def test_dynamic_sources(sources: str, expected: int) -> None:
     assert found == 1 if expected == 1 else found > 1
 
 
+VALUES = [
+    ((1111, 4, 2222), "1111, 2222", 1),  # the rows and the number
+    ((1111, 4, 3), "1111", 2),  # the number is found to vary
+    ((7, 4, 3), "1111", 2),
+]
+
+
+@pytest.mark.parametrize(("first", "values", "expected"), VALUES)
+def test_dynamic_values(first: tuple[int, int, int], values: str, expected: int) -> None:
+    with triptych.compiler.config.patch(dynamic_values=values):
+        compiled = triptych.compile(lambda x, n: x.sin() * n, backend="eager", fullgraph=True)
+    for rows, columns, n in (first, (5, 4, 8), (6, 4, 9), *([(1, 4, 10)] if expected == 1 else [])):
+        x = torch.ones(rows, columns)
+        torch.testing.assert_close(compiled(x, n), x.sin() * n)
+    assert len(triptych.report(compiled).graphs) == expected
+
+
+def test_dynamic_values_leave_modules_alone() -> None:
+    model = torch.nn.Linear(4, 1111)
+    model.register_buffer("shift", torch.ones(1111))
+    shapes = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        shapes.extend(node.meta["val"].shape for node in gm.graph.nodes if node.op == "placeholder")
+        return gm.forward
+
+    with triptych.compiler.config.patch(dynamic_values="1111"):
+        compiled = triptych.compile(lambda x: model(x) + model.shift, backend=backend)
+    compiled(torch.ones(1111, 4))
+    assert [[type(n) is int for n in shape] for shape in shapes].count([False, True]) == 1
+    assert sum(type(n) is not int for shape in shapes for n in shape) == 1
+
+
+def test_dynamic_values_are_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(triptych.errors.ConfigError, match="integers with commas between, not '1,x'"):
+        triptych.compiler.config.dynamic_values = "1,x"
+    monkeypatch.setenv("TORCH_COMPILE_DYNAMIC_VALUES", "many")
+    with pytest.raises(triptych.errors.ConfigError, match="TORCH_COMPILE_DYNAMIC_VALUES='many' is wrong"):
+        triptych.compile(pair)
+
+
 def test_unbacked_sources() -> None:
     def branching(x: torch.Tensor) -> torch.Tensor:
         return x + 1 if x.shape[0] > 3 else x - 1

@@ -12,6 +12,8 @@ from triptych.settings import Settings
         ({"dynamic": "yes"}, TypeError, "dynamic must be True, False or None"),
         ({"options": [("a", 1)]}, TypeError, "options must be a mapping"),
         ({"on_error": "eagre"}, ValueError, "did you mean 'eager'"),
+        ({"options": {"use_aoti": "yes"}}, errors.InvalidOptionError, "'use_aoti' is True or False, not 'yes'"),
+        ({"options": {"guard_filter_fn": 3}}, errors.InvalidOptionError, "a function of guard entries"),
         ({"recompile_limit": 0}, ValueError, "recompile_limit must be a positive integer"),
     ],
 )
@@ -26,6 +28,12 @@ def test_backend_keywords_only_when_given():
     assert Settings(options={}).backend_keywords() == {}
     assert Settings(mode="max-autotune").backend_keywords() == {"mode": "max-autotune"}
     assert Settings(options={"a": 1}).backend_keywords() == {"options": {"a": 1}}
+
+
+def test_options_of_our_own_are_taken_out():
+    settings = Settings(options={"use_aoti": True, "guard_filter_fn": len, "exact": True})
+    assert settings.use_aoti and settings.guard_filter_fn is len and settings.options == {"exact": True}
+    assert Settings(options={"use_aoti": False}).options is None
 
 
 def test_errors_are_runtime_errors():

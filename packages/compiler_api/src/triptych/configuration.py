@@ -41,20 +41,48 @@ def _positive(text: str) -> int:
     return number
 
 
+def integers_of(text: str) -> tuple[int, ...]:
+    """The integers of a list with commas between. Raises ValueError."""
+    return tuple(int(part) for part in text.split(",") if part.strip())
+
+
+def _integers(text: str) -> str:
+    try:
+        integers_of(text)
+    except ValueError:
+        raise ValueError("it is a list of integers with commas between") from None
+    return text
+
+
+def _is_integers(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and integers_of(value) is not None
+    except ValueError:
+        return False
+
+
 PARSERS: dict[str, Callable[[str], Any]] = {
     "bool": _boolean,
     "bool | None": _optional_boolean,
     "int": _positive,
     "str": str,
+    "integers": _integers,
 }
 CHECKS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda v: isinstance(v, bool),
     "bool | None": lambda v: v is None or isinstance(v, bool),
     "int": lambda v: isinstance(v, int) and not isinstance(v, bool) and v > 0,
     "str": lambda v: isinstance(v, str),
+    "integers": _is_integers,
 }
 
-MEANINGS = {"bool": "True or False", "bool | None": "True, False or None", "int": "a positive integer", "str": "text"}
+MEANINGS = {
+    "bool": "True or False",
+    "bool | None": "True, False or None",
+    "int": "a positive integer",
+    "str": "text",
+    "integers": "text: integers with commas between",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +176,14 @@ TABLE: dict[str, Row] = {
         ("TRIPTYCH_DYNAMIC_SOURCES", "TORCH_COMPILE_DYNAMIC_SOURCES"),
         "sizes and numbers that vary from the first call on, by source: `L['x'],L['y']:0` or regular expressions",
         peer="dynamic_sources",
+    ),
+    "dynamic_values": Row(
+        "integers",
+        "",
+        ("TRIPTYCH_DYNAMIC_VALUES", "TORCH_COMPILE_DYNAMIC_VALUES"),
+        "sizes and integers that vary where they are one of these, such as 1111: values to warm a program up with "
+        "where breaks hide what sizes come from; those of modules are left out",
+        peer="dynamic_values",
     ),
     "unbacked_sources": Row(
         "str",

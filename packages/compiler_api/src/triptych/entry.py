@@ -11,7 +11,7 @@ import triptych_dynamo
 from torch import nn
 from triptych_dynamo.lazy import LazyModule
 
-from triptych import backends, logs, modules, profiles, support
+from triptych import backends, configuration, logs, modules, profiles, support
 from triptych.errors import InvalidOptionError
 from triptych.reports import ATTRIBUTE, Report
 from triptych.settings import Backend, Keywords, Settings
@@ -62,7 +62,7 @@ def compile(
         dynamic_shapes: the same, by its newer name. Not both.
 
     What is None comes from `triptych.compiler.config`. `options` may hold `guard_filter_fn`, a function that says which
-    guards to keep.
+    guards to keep, and `use_aoti`: True runs each graph from a self-contained package, as `aot_compile` writes it.
 
     Returns: a callable with the signature, name and documentation of `model`; under `model=None` a decorator.
     Raises: UnsupportedVersionError, InvalidBackendError, InvalidModeError, InvalidOptionError (all RuntimeErrors);
@@ -153,6 +153,7 @@ def capture_options(settings: Settings) -> triptych_dynamo.Options:
         guard_filter_fn=settings.guard_filter_fn,
         shapes_spec=settings.shapes_spec,
         dynamic_sources=profiles.sources_of(settings.dynamic_sources or ""),
+        dynamic_values=configuration.integers_of(settings.dynamic_values or ""),
         unbacked_sources=profiles.sources_of(settings.unbacked_sources or ""),
         profile=profiles.profile_of(settings),
     )

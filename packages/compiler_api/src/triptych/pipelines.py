@@ -39,6 +39,8 @@ def code_options(settings: Settings) -> triptych_inductor.Options:
         options = _make_options(modes[settings.mode])
     else:
         options = _make_options(settings.options or {})
+    if settings.use_aoti:  # a packed weight has no stored form
+        options = dataclasses.replace(options, exclude_passes=(*options.exclude_passes, "pack_weights"))
     return dataclasses.replace(
         options,
         freezing=options.freezing or (bool(settings.freezing) and "freezing" not in (settings.options or {})),
@@ -178,6 +180,7 @@ class _Generator:
             frozen = freezer.frozen(role, gm, example_inputs)
             source, inputs = (gm, example_inputs) if frozen is None else (frozen.gm, frozen.example_inputs)
             made = triptych_inductor.compile(source, inputs, options=freezer.options)
+            made = _packaged(made) if self._settings.use_aoti else made
         except triptych_inductor.CompilerNotFoundError as error:
             if not self._told_of_missing_compiler:
                 self._told_of_missing_compiler = True
@@ -197,6 +200,13 @@ class _Generator:
         facts["not_frozen"] = freezer.reason
         self._report.stages.append(dataclasses.replace(stage, seconds=time.perf_counter() - start, **facts))
         return made
+
+
+def _packaged(made: triptych_inductor.CompiledGraph) -> triptych_inductor.CompiledGraph:
+    """The graph as its package gives it back (option `use_aoti`): nothing runs that the package does not hold."""
+    loaded = triptych_inductor.CompiledGraph.from_bytes(made.to_bytes())
+    loaded.timings, loaded.cache_key, loaded.from_cache = made.timings, made.cache_key, made.from_cache
+    return loaded
 
 
 def _facts(made: triptych_inductor.CompiledGraph) -> dict[str, Any]:

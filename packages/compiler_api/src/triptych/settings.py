@@ -12,12 +12,12 @@ from triptych.errors import InvalidOptionError
 Backend = Callable[..., Callable[..., Any]]
 GuardFilter = Callable[..., Any]
 
-GUARD_FILTER = "guard_filter_fn"  # the option that is not one of the code generator
+GUARD_FILTER, USE_AOTI = "guard_filter_fn", "use_aoti"  # the options that are none of the code generator
 
 _FROM_CONFIGURATION = (
     *("recompile_limit", "on_error", "on_recompile_limit", "dynamic"),
     *("cache_key_tag", "debug_directory", "profiler_regions", "freezing"),
-    *("job_id", "profile_read_key", "profile_write_key", "dynamic_sources", "unbacked_sources"),
+    *("job_id", "profile_read_key", "profile_write_key", "dynamic_sources", "dynamic_values", "unbacked_sources"),
 )
 
 
@@ -43,7 +43,7 @@ class Keywords(TypedDict, total=False):
 class Settings:
     """The arguments of one `compile` call; see there for their meaning. What was not given comes from `configuration`.
 
-    options: those of the code generator. guard_filter_fn: taken out of what the user gave as options.
+    options: those of the code generator. guard_filter_fn, use_aoti: taken out of what the user gave as options.
     """
 
     fullgraph: bool = False
@@ -57,6 +57,7 @@ class Settings:
     on_error: str | None = None
     on_recompile_limit: str | None = None
     guard_filter_fn: GuardFilter | None = None
+    use_aoti: bool = False
     cache_key_tag: str | None = None
     disk_cache: bool | None = None
     debug_directory: str | None = None
@@ -66,6 +67,7 @@ class Settings:
     profile_read_key: str | None = None
     profile_write_key: str | None = None
     dynamic_sources: str | None = None
+    dynamic_values: str | None = None
     unbacked_sources: str | None = None
     shapes_spec: Any = None
 
@@ -84,14 +86,20 @@ class Settings:
             self._set("disk_cache", not configuration.get("force_disable_caches"))
         if self.debug_directory in configuration.OFF:
             self._set("debug_directory", "")
-        if self.options is not None and GUARD_FILTER in self.options:
-            self._set("guard_filter_fn", self.options[GUARD_FILTER])
-            self._set("options", {name: v for name, v in self.options.items() if name != GUARD_FILTER} or None)
-            if not callable(self.guard_filter_fn):
-                raise InvalidOptionError(
-                    f"the option {GUARD_FILTER!r} is a function of guard entries that gives one bool for each, "
-                    f"not {self.guard_filter_fn!r} (triptych.compiler.skip_guard_on_globals_unsafe is one)"
-                )
+        self._take_out_own_options()
+
+    def _take_out_own_options(self) -> None:
+        options = dict(self.options or {})
+        for name in {GUARD_FILTER, USE_AOTI} & options.keys():
+            self._set(name, options.pop(name))
+            self._set("options", options or None)
+        if self.guard_filter_fn is not None and not callable(self.guard_filter_fn):
+            raise InvalidOptionError(
+                f"the option {GUARD_FILTER!r} is a function of guard entries that gives one bool for each, "
+                f"not {self.guard_filter_fn!r} (triptych.compiler.skip_guard_on_globals_unsafe is one)"
+            )
+        if not isinstance(self.use_aoti, bool):
+            raise InvalidOptionError(f"the option {USE_AOTI!r} is True or False, not {self.use_aoti!r}")
 
     def _check_types(self) -> None:
         for name in ("fullgraph", "disable"):

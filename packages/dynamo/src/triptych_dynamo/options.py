@@ -30,7 +30,9 @@ class Options:
         shapes_spec: what is known of the sizes and numbers of all calls; see `shape_specs`.
         dynamic_sources: sizes and numbers that vary, by the text of their source: `L['x']` (all dimensions), `L['x']:0`
             (one), or a regular expression of such texts.
-        unbacked_sources: the same for sizes that no decision may depend on.
+        dynamic_values: sizes and numbers that vary where they have one of these values at the first call: stand-ins
+            that a program is warmed up with. Parameters and attributes of modules are left out.
+        unbacked_sources: as `dynamic_sources`, for sizes that no decision may depend on.
         profile: keeps what varied for other processes; see `profiles`.
         exporting: the trace is for a graph that leaves the program (`capture`); what `is_exporting()` tells.
     """
@@ -44,6 +46,7 @@ class Options:
     exporting: bool = False
     shapes_spec: Any = None
     dynamic_sources: tuple[str, ...] = ()
+    dynamic_values: tuple[int, ...] = ()
     unbacked_sources: tuple[str, ...] = ()
     profile: Profile | None = None
 

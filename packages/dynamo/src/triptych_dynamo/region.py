@@ -85,7 +85,9 @@ class CompiledRegion:
         self.backend = handle.backend
         self.options = handle.options
         options = handle.options
-        self._declared = declared(options.shapes_spec, options.dynamic_sources, options.unbacked_sources)
+        self._declared = declared(
+            options.shapes_spec, options.dynamic_sources, options.unbacked_sources, options.dynamic_values
+        )
         self.hooks = handle.hooks or Hooks()
         self.records: list[FrameRecord] = []
         self._states: dict[Layout, FrameState] = {}

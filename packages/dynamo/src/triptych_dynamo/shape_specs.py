@@ -47,33 +47,44 @@ class Declared:
         sizes: source as text -> dimension -> mark.
         numbers: source as text -> whether the integer varies.
         patterns: what sources' texts match -> a dimension (None: all, and numbers) and its mark.
+        values: sizes and numbers that vary where they are one of these.
     """
 
     sizes: Mapping[str, Mapping[int, Mark]] = field(default_factory=dict)
     numbers: Mapping[str, bool] = field(default_factory=dict)
     patterns: Sequence[tuple[re.Pattern[str], int | None, Mark]] = ()
+    values: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.sizes or self.numbers or self.patterns)
+        return bool(self.sizes or self.numbers or self.patterns or self.values)
 
-    def marks(self, source: str, ndim: int) -> dict[int, Mark]:
-        """The marks of a tensor."""
-        found: dict[int, Mark] = {}
+    def marks(self, source: str, shape: Sequence[int], owned: bool) -> dict[int, Mark]:
+        """The marks of a tensor; `owned`: it is a module's, to which `values` do not speak."""
+        ndim = len(shape)
+        found = {dim: Mark("maybe") for dim, size in enumerate(shape) if not owned and size in self.values}
         for pattern, dim, mark in self.patterns:
             if pattern.fullmatch(source):
                 found.update(dict.fromkeys([d for d in range(ndim) if dim is None or d == dim % max(ndim, 1)], mark))
         return found | dict(self.sizes.get(source, {}))
 
-    def varies(self, source: str) -> bool | None:
+    def varies(self, source: str, number: float, owned: bool) -> bool | None:
         """Whether a number varies; None: nothing is said."""
         said = self.numbers.get(source)
         if said is None and any(dim is None and pattern.fullmatch(source) for pattern, dim, _ in self.patterns):
             return True
+        if said is None and not owned and type(number) is int and number in self.values:
+            return True
         return said
 
 
-def declared(spec: Any, dynamic_sources: Sequence[str] = (), unbacked_sources: Sequence[str] = ()) -> Declared:
-    """The marks of `shapes_spec`: a mapping of parameter names to descriptions, or None; and those of lists of sources.
+def declared(
+    spec: Any,
+    dynamic_sources: Sequence[str] = (),
+    unbacked_sources: Sequence[str] = (),
+    dynamic_values: Sequence[int] = (),
+) -> Declared:
+    """The marks of `shapes_spec`: a mapping of parameter names to descriptions, or None; and those of lists of sources
+    and of values.
 
     Raises:
         TypeError: something that is no description.
@@ -85,10 +96,10 @@ def declared(spec: Any, dynamic_sources: Sequence[str] = (), unbacked_sources: S
     if parts is not None:
         spec = parts[1]
     if spec is None:
-        return Declared(patterns=patterns)
+        return Declared(patterns=patterns, values=frozenset(dynamic_values))
     if not isinstance(spec, Mapping):
         raise TypeError(f"shapes_spec is a mapping of parameter names to descriptions, not {type(spec).__name__}")
-    found = Declared({}, {}, patterns)
+    found = Declared({}, {}, patterns, frozenset(dynamic_values))
     for name, description in spec.items():
         _describe(found, [f"L[{name!r}]"], description)
     return found

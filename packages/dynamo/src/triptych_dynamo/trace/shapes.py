@@ -182,7 +182,7 @@ class Shapes:
     def _is_symbolic_number(self, obj: Any, source: Source) -> bool:
         varies = self.history.varies(source, obj)
         if self.declared:
-            said = self.declared.varies(str(source))
+            said = self.declared.varies(str(source), obj, is_owned(source))
             if said is not None:
                 return said
         return varies or (bool(self.dynamic) and not is_owned(source))

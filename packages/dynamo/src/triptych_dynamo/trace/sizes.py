@@ -43,7 +43,8 @@ def symbolic_dims(
         return {}
     marks = marks_of(obj)
     if declared:
-        marks = {**declared.marks(str(source), obj.ndim), **marks}
+        owned = isinstance(obj, torch.nn.Parameter) or is_owned(source)
+        marks = {**declared.marks(str(source), obj.shape, owned), **marks}
     if isinstance(obj, torch.nn.Parameter):
         wanted = set(marks)
     elif dynamic is False:
