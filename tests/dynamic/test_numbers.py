@@ -48,7 +48,10 @@ def many(x: torch.Tensor, s: float) -> tuple[Any, ...]:
 
 def keyword(x: torch.Tensor, s: float) -> torch.Tensor:
     return (
-        torch.add(x, x, alpha=s) + torch.full((3, 1), s) + torch.clamp(x, max=s) + torch.nn.functional.elu(x, alpha=s)
+        torch.add(x, x, alpha=s)
+        + torch.full((3, 1), s, device=x.device)
+        + torch.clamp(x, max=s)
+        + torch.nn.functional.elu(x, alpha=s)
     )
 
 

@@ -73,6 +73,34 @@ def test_breaks_are_reported_in_order() -> None:
     assert "say is disabled" in str(explanation)
 
 
+def branched(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x.cos() * 2
+    return x.sin() - 1
+
+
+def in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    while x.sum() < 40:
+        x = x * 2 + 1
+    return x.exp()
+
+
+def with_a_conjunction(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0 and x.max() > 8:
+        return x.cos() * 2
+    return x.sin() - 1
+
+
+@pytest.mark.parametrize("program, wanted", [(branched, 3), (in_a_loop, 3), (with_a_conjunction, 4)])
+def test_where_a_branch_leads_is_compiled_on_either_side(program: Any, wanted: int) -> None:
+    graphs = []
+    compiled = triptych_dynamo.optimize(lambda module, _: graphs.append(module) or module)(program)
+    for value in (-1.0, 1.0, 10.0, -1.0):
+        x = torch.full((3,), value) if program is not in_a_loop else torch.full((3,), abs(value))
+        torch.testing.assert_close(compiled(x), program(x))
+    assert len(graphs) == wanted
+
+
 def test_second_call_compiles_nothing() -> None:
     compiled = triptych_dynamo.optimize("eager")(PROGRAMS["nested_with"])
     x = torch.arange(3.0)

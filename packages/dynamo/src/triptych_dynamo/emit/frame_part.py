@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from triptych_dynamo.bytecode import ExceptionRange, Instruction, analysis, build, copy_instructions
 from triptych_dynamo.bytecode.stack import effect
-from triptych_dynamo.bytecode.tables import FACTS, JUMP_OPS, NO_FALL_THROUGH
+from triptych_dynamo.bytecode.tables import FACTS, NO_FALL_THROUGH, NOTE_OPS
 from triptych_dynamo.emit.continuation import (
     Layout,
     Slot,
@@ -143,7 +143,7 @@ class FramePart:
             return [*group, *self._stub(after, self.calls), *body, *tail]
         group = body[self.start : self.last + 1]
         tail = []
-        if breaking.target is not None and breaking.opname in JUMP_OPS:
+        if breaking.target is not None and breaking.opname not in NOTE_OPS:
             tail = self._jump_stub(breaking, mapping)
         behind: list[Instruction] = []
         if breaking.opname not in NO_FALL_THROUGH:
