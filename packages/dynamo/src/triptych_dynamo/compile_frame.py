@@ -222,6 +222,8 @@ class FrameCompiler:
             code, cells = writer.write(body)
         except (Unsupported, RestartTrace, ConstraintViolationError):
             raise
+        except RecursionError as error:
+            raise Unsupported("recursion", "objects are nested too deep to be written out") from error
         except Exception as error:  # the backend could not do with symbolic sizes, perhaps
             attempt.trace.shapes.give_in(error)
             raise

@@ -239,3 +239,13 @@ def errors_of_except_star(x):
         lambda: _star(OSError("a"), int),
         lambda: _star(OSError("a"), 42),
     )
+
+
+class LenOnly:
+    def __len__(self):
+        return 10
+
+
+@construct(X)
+def items_of_what_has_none(x):
+    return x, raised(lambda: LenOnly()[0], lambda: LenOnly[0], lambda: raised[0], lambda: len(x)[0])

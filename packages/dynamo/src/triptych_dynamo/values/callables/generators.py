@@ -91,12 +91,23 @@ class GeneratorValue(Value):
     @property
     def has_an_end_to_run(self) -> bool:
         """Whether dropping the generator now would run code of it, such as a `finally` block."""
-        return self.started and not self.finished and (runs_when_dropped(self.frame) or self._holds_another())
+        return any(generator.is_suspended and runs_when_dropped(generator.frame) for generator in self._held())
 
-    def _holds_another(self) -> bool:
-        """Whether the suspended frame holds a generator that would run its end, such as what `yield from` is at."""
-        held = (*self.frame.stack, *self.frame.locals.values())
-        return any(isinstance(value, GeneratorValue) and value.has_an_end_to_run for value in held)
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it stands at a yield."""
+        return self.started and not self.finished
+
+    def _held(self) -> list[GeneratorValue]:
+        """It, and what suspended frames from it on hold, such as what `yield from` is at."""
+        held: list[GeneratorValue] = [self]
+        for generator in held:
+            if not generator.is_suspended:
+                continue
+            for value in (*generator.frame.stack, *generator.frame.locals.values()):
+                if isinstance(value, GeneratorValue) and value not in held:
+                    held.append(value)
+        return held
 
     def next_item(self, tx: Frame) -> Value | None:
         """The next value, or None at the end."""

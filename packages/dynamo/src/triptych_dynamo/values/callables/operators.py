@@ -342,6 +342,8 @@ def get_item(tx: Frame, container: Value, key: Value) -> Value:
     if is_scalar(container) and not isinstance(container.as_constant(), type):
         return fold(tx, operator.getitem, [container.as_constant(), constant_of(tx, key, "an index")])
     if not supports(container, "__getitem__"):
+        if not issubclass(container.python_type(), type):
+            return tx.raise_python(TypeError, f"'{type_name(container)}' object is not subscriptable")
         return container.call_method(tx, "__class_getitem__", [key], {})
     return container.call_method(tx, "__getitem__", [key], {})
 

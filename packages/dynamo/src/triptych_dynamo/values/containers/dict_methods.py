@@ -126,8 +126,9 @@ def _clear(self: DictValue, tx: Frame) -> Value:
 def _copy(self: DictValue, tx: Frame) -> Value:
     result = DictValue((), cls=self.cls)
     result.default_factory = self.default_factory
-    for entry in self.all_entries(tx):
-        result.entries[entry.key.key(tx)] = Entry(entry.key, entry.value)
+    self.guard_keys(tx)
+    for mark, entry in self.entries.items():
+        result.entries[mark] = Entry(entry.key, entry.value)
     return result
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from triptych_dynamo.errors import TracedException
+from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.atoms.type_names import TELLS_FULL_NAMES, full_name
 
 if TYPE_CHECKING:
@@ -20,6 +24,13 @@ def key_of(tx: Frame, value: Value) -> Any:
 def member_of(tx: Frame, value: Value) -> Any:
     """The stand-in of a set's element."""
     return _stand_in(tx, value, "set element")
+
+
+def hold(mark: Any) -> Any:
+    """A container keeps this stand-in: from now on a change of its object may change its hash."""
+    if getattr(mark, "needs_fields", False):
+        mark.value.is_key = True
+    return mark
 
 
 def _stand_in(tx: Frame, value: Value, use: str) -> Any:
@@ -39,3 +50,17 @@ def _text(tx: Frame, error: TracedException) -> str | None:
         return None
     parts = arguments(tx)
     return str(parts[0].as_constant()) if len(parts) == 1 and parts[0].is_constant() else None
+
+
+def check_key(tx: Frame, obj: Any, is_held: Callable[[Any], bool]) -> None:
+    """A real key stands for itself, if its container finds it: its hash may have changed, or may fail."""
+    if type(obj) in ConstantValue.ATOMS:
+        return
+    if isinstance(obj, torch.Tensor):
+        tx.unsupported("dict-key", "a dictionary of the program that is keyed by tensors")
+    try:
+        found = is_held(obj)
+    except Exception:
+        found = False
+    if not found:
+        tx.unsupported("dict-key", "a key whose hash is another one than when it went into its dictionary or set")

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.sources import AttrSource, DictKeySource, ItemSource, Source
@@ -20,7 +19,7 @@ from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import MethodTable, Unread, builds_literal, literal, needs_fields, origin_of
-from triptych_dynamo.values.containers.hashing import key_of
+from triptych_dynamo.values.containers.hashing import check_key, hold, key_of
 from triptych_dynamo.values.containers.sets import SetValue as SetValue
 from triptych_dynamo.values.registry import wraps
 
@@ -127,7 +126,9 @@ class DictValue(Value):
 
     def find(self, tx: Frame, key: Value) -> Entry | None:
         """The entry of a key, guarded: there, or not there."""
-        mark = key_of(tx, key)
+        return self._entry(tx, key, key_of(tx, key))
+
+    def _entry(self, tx: Frame, key: Value, mark: Any) -> Entry | None:
         entry = self.entries.get(mark)
         if self.original is not None and not self.keys_guarded:
             if mark in self.original:
@@ -148,26 +149,34 @@ class DictValue(Value):
     # -- changes -------------------------------------------------------------------------------------------------------
     def put(self, tx: Frame, key: Value, value: Value) -> None:
         """`self[key] = value`."""
-        entry = self.find(tx, key) if self.source is not None else self.entries.get(key_of(tx, key))
         mark = key_of(tx, key)
+        entry = self._entry(tx, key, mark) if self.source is not None else self.entries.get(mark)
         if entry is not None:
-            key = entry.key
+            key, mark = entry.key, self._own_mark(entry, mark)
+        hold(mark)
         self.entries[mark] = Entry(key, value)
         self.pending[mark] = (key, self.pending[mark][1] if mark in self.pending else False)
         self.changed(tx)
 
     def remove(self, tx: Frame, key: Value) -> Value | None:
         """Take a key out and give its value; None when it is not there."""
-        entry = self.find(tx, key)
+        mark = key_of(tx, key)
+        entry = self._entry(tx, key, mark)
         if entry is None:
             return None
         value = entry.value
-        mark = key_of(tx, key)
+        mark = self._own_mark(entry, mark)
         del self.entries[mark]
         self.pending.pop(mark, None)
         self.pending[mark] = (entry.key, True)
         self.changed(tx)
         return value
+
+    def _own_mark(self, entry: Entry, mark: Any) -> Any:
+        """The stand-in under which an entry is held: the program's `__eq__` is asked once, not at each use."""
+        if not needs_fields((mark,)):
+            return mark
+        return next(own for own, held in self.entries.items() if held is entry)
 
     def reorder(self, tx: Frame, entries: dict[Any, Entry]) -> None:
         """Replace all entries; the replay clears the dictionary and fills it again."""
@@ -264,27 +273,21 @@ def standin(key: Value) -> Any:
     return key.as_constant() if key.is_constant() else key.key(None)  # type: ignore[arg-type]
 
 
-def keyed_by(tx: Frame, obj: Any) -> Any:
-    """The stand-in of a real key object of the program."""
-    if isinstance(obj, torch.Tensor):
-        tx.unsupported("dict-key", "a dictionary of the program that is keyed by tensors")
-    return obj
-
-
 def fill(tx: Frame, value: DictValue, obj: dict[Any, Any], source: Source | None) -> DictValue:
     """Enter the items of a real dictionary, unread."""
     value.tx = tx
     value.original = {} if source is not None else None
     items = OrderedDict.items(obj) if isinstance(obj, OrderedDict) else dict.items(obj)
+    is_held = partial(dict.__contains__, obj)
     for index, (key, item) in enumerate(items):
-        mark = keyed_by(tx, key)
+        check_key(tx, key, is_held)
         if source is None:
-            value.entries[mark] = Entry(literal(tx, key), tx.wrap(item, None))
+            value.entries[key] = Entry(literal(tx, key), tx.wrap(item, None))
             continue
-        value.original[mark] = key  # type: ignore[index]
+        value.original[key] = key  # type: ignore[index]
         atom = type(key) in ConstantValue.ATOMS
         key_value = ConstantValue(key) if atom else Unread(tx, key, DictKeySource(source, index))
-        value.entries[mark] = Entry(key_value, Unread(tx, item, ItemSource(source, key)))
+        value.entries[key] = Entry(key_value, Unread(tx, item, ItemSource(source, key)))
     return value
 
 

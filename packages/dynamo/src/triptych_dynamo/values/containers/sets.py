@@ -7,6 +7,7 @@ the order in which they were added.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.sources import Source
@@ -14,7 +15,7 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import MethodTable, builds_literal, literal, needs_fields, none, origin_of
 from triptych_dynamo.values.containers import iterators
-from triptych_dynamo.values.containers.hashing import member_of
+from triptych_dynamo.values.containers.hashing import check_key, hold, member_of
 from triptych_dynamo.values.registry import wraps
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class SetValue(Value):
         """A new set of any values."""
         result = SetValue((), cls=kind)
         for item in items:
-            result.members.setdefault(member_of(tx, item), item)
+            result.members.setdefault(hold(member_of(tx, item)), item)
         return result
 
     @property
@@ -137,7 +138,7 @@ def members_of(tx: Frame, value: Value) -> dict[Any, Value]:
         return dict(value.members)
     found: dict[Any, Value] = {}
     for item in iterators.iterate(tx, value):
-        found.setdefault(member_of(tx, item), item)
+        found.setdefault(hold(member_of(tx, item)), item)
     return found
 
 
@@ -250,23 +251,30 @@ def _iter(self: SetValue, tx: Frame) -> Value:
 
 @SET("add")
 def _add(self: SetValue, tx: Frame, item: Value) -> Value:
-    if member_of(tx, item) not in self.members:
-        self.replace(tx, {**self.members, member_of(tx, item): item})
+    mark = member_of(tx, item)
+    if mark not in self.members:
+        self.replace(tx, {**self.members, hold(mark): item})
     return none(tx)
 
 
 @SET("discard")
 def _discard(self: SetValue, tx: Frame, item: Value) -> Value:
-    if member_of(tx, item) in self.members:
-        self.replace(tx, {mark: member for mark, member in self.members.items() if mark != member_of(tx, item)})
+    _take(self, tx, item)
     return none(tx)
+
+
+def _take(self: SetValue, tx: Frame, item: Value) -> bool:
+    """Take a member out; whether it was there."""
+    left = dict(self.members)
+    if left.pop(member_of(tx, item), None) is None:
+        return False
+    self.replace(tx, left)
+    return True
 
 
 @SET("remove")
 def _remove(self: SetValue, tx: Frame, item: Value) -> Value:
-    if member_of(tx, item) not in self.members:
-        return tx.raise_python(KeyError, item)
-    return _discard(self, tx, item)
+    return none(tx) if _take(self, tx, item) else tx.raise_python(KeyError, item)
 
 
 @SET("pop")
@@ -274,8 +282,7 @@ def _pop(self: SetValue, tx: Frame) -> Value:
     if not self.members:
         return tx.raise_python(KeyError, "pop from an empty set")
     item = self.ordered()[0]
-    mark = member_of(tx, item)
-    self.replace(tx, {other: member for other, member in self.members.items() if other != mark})
+    self.replace(tx, {mark: member for mark, member in self.members.items() if member is not item})
     return item
 
 
@@ -321,6 +328,8 @@ def wrap_set(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A set of the program: its members are guarded as a whole."""
     source = origin_of(obj, source) if type(obj) is set else source
     tx.guard("type_is", source, type(obj))
+    for item in obj:
+        check_key(tx, item, partial((set if type(obj) is set else frozenset).__contains__, obj))
     tx.guard("set_is", source, frozenset(obj))
     value = SetValue((), source, type(obj))
     for item in obj:

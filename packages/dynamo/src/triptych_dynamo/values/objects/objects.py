@@ -44,6 +44,7 @@ class ProtocolKey:
 
     def __init__(self, tx: Frame, value: Value) -> None:
         self.tx, self.value = tx, value
+        self.answers: dict[int, tuple[Any, bool]] = {}  # of one use of the key, which looks at a stored key once
         number = value.call_method(tx, "__hash__", [], {})
         self.number = number.as_constant() if number.is_constant() else tx.unsupported("dict-key", f"{value!r}")
 
@@ -51,6 +52,15 @@ class ProtocolKey:
         return hash(self.number)
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, ProtocolKey):
+            known, asked = other.answers, self
+        else:
+            known, asked = self.answers, other  # type: ignore[assignment]
+        if id(asked) not in known:
+            known[id(asked)] = asked, self._ask(other)
+        return known[id(asked)][1]
+
+    def _ask(self, other: object) -> bool:
         against = other.value if isinstance(other, ProtocolKey) else self.tx.wrap(other, None)
         if against is self.value:
             return True
@@ -72,6 +82,7 @@ class ObjectValue(Value):
     ) -> None:
         super().__init__(source)
         self.cls = cls
+        self.is_key = False  # whether a container of the trace holds it by a hash of the program's own
         self.real = real
         self.storage = storage
         self.fields: mappings.DictValue | None = mappings.DictValue() if has_instance_dict(cls) else None
@@ -217,6 +228,7 @@ class ObjectValue(Value):
             tx.unsupported("attribute-store", f"setting {name!r} of a {self.cls.__name__}")
 
     def _store_slot(self, tx: Frame, name: str, value: Value | None) -> None:
+        self.check_no_key(tx)
         self.slots[name] = value
         self.written_slots[name] = None
         if not self.is_new:
@@ -227,7 +239,15 @@ class ObjectValue(Value):
         if self.fields is None:
             self.raise_absent(tx, name)
         else:
+            self.check_no_key(tx)
             self.fields.put(tx, tx.constant(name), value)
+
+    def check_no_key(self, tx: Frame) -> None:
+        """An object of the trace is rebuilt with its last fields, and a container of the trace hashes it then."""
+        if self.is_key and self.is_new:
+            tx.unsupported(
+                "attribute-store", f"a field of a new {self.cls.__name__} that a container holds by its hash"
+            )
 
     def del_attr(self, tx: Frame, name: str) -> None:
         custom = attributes.defines(self.cls, "__delattr__")
