@@ -19,15 +19,26 @@ static PyObject *router;
 typedef enum { ROUTED, DIRECT, UNGUARDED, ANEW } CallMode;
 static _Thread_local CallMode next_call; /* of this thread's next call of a compiled callable */
 
-/* The original under the same conditions: its own frame as it is, frames under it through the region. */
-static PyObject *run_original(CompiledCallable *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+static PyObject *run_in(CompiledCallable *self, Region *region, PyObject *const *args, size_t nargsf,
+                        PyObject *kwnames) {
     Scope saved;
     PyObject *function = Py_NewRef(self->function);
-    scope_enter(&saved, self->region, (PyCodeObject *)PyFunction_GET_CODE(function));
+    scope_enter(&saved, region, (PyCodeObject *)PyFunction_GET_CODE(function));
     PyObject *result = PyObject_Vectorcall(function, args, nargsf, kwnames);
     scope_leave(&saved);
     Py_DECREF(function);
     return result;
+}
+
+/* The original under the same conditions: its own frame as it is, frames under it through the region. */
+static PyObject *run_original(CompiledCallable *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    return run_in(self, self->region, args, nargsf, kwnames);
+}
+
+/* The original alone. */
+static PyObject *run_plain(CompiledCallable *self, PyObject *plain, PyObject *const *args, size_t nargsf,
+                           PyObject *kwnames) {
+    return plain_run_end(plain, run_in(self, NULL, args, nargsf, kwnames));
 }
 
 /* What `miss` answers: an Entry, now in the list, or NULL: with an exception, or without one for "run the original". */
@@ -76,6 +87,7 @@ static PyObject *run_bound(CompiledCallable *self, CallMode mode, PyObject *cons
         result = run_original(self, args, nargsf, kwnames);
     } else {
         result = entry_run(entry, self->region, locals, count, self->function, true);
+        if (is_plain_run(result)) result = run_plain(self, result, args, nargsf, kwnames);
     }
     Py_DECREF(entry);
     return result;

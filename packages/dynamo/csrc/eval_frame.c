@@ -41,7 +41,7 @@ static bool is_servable(const PyCodeObject *code) {
     return (code->co_flags & (WANTED | UNWANTED)) == WANTED;
 }
 
-/* Serve a fresh frame from the region, and end it; false: it is to run. */
+/* Serve a fresh frame from the region, and end it; false: it is to run, under *result if that is a PlainRun. */
 static bool serve(Region *region, PyThreadState *thread, _PyInterpreterFrame *frame, PyObject **result) {
     enum { SMALL = 16 };
     PyCodeObject *code = frame_code(frame);
@@ -65,6 +65,15 @@ static bool put_back(void) {
 
 static void leave_top(void) { _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), evaluator_below); }
 
+/* A frame whose compiled code failed and had no effect. */
+static PyObject *run_plain(PyThreadState *thread, _PyInterpreterFrame *frame, PyObject *plain) {
+    Scope saved;
+    scope_enter(&saved, NULL, NULL);
+    PyObject *result = pass_on(thread, frame, 0);
+    scope_leave(&saved);
+    return plain_run_end(plain, result);
+}
+
 static PyObject *evaluate_in(Region *region, PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
     if (throwing || !frame_is_fresh_call(frame)) return pass_on(thread, frame, throwing);
     PyCodeObject *code = frame_code(frame);
@@ -72,9 +81,9 @@ static PyObject *evaluate_in(Region *region, PyThreadState *thread, _PyInterpret
         current.expected = NULL;
         return pass_on(thread, frame, throwing);
     }
-    PyObject *result;
+    PyObject *result = NULL;
     if (is_servable(code) && serve(region, thread, frame, &result)) return result;
-    return pass_on(thread, frame, throwing);
+    return result ? run_plain(thread, frame, result) : pass_on(thread, frame, throwing);
 }
 
 static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
@@ -187,7 +196,7 @@ static struct PyModuleDef MODULE = {
 
 PyMODINIT_FUNC PyInit__eval_frame(void) {
     PyTypeObject *const types[] = {&GuardProgram_Type, &Entry_Type, &Region_Type, &CompiledCallable_Type,
-                                   &Unhooked_Type};
+                                   &Unhooked_Type,    &PlainRun_Type};
     PyObject *module = PyModule_Create(&MODULE);
     for (size_t i = 0; module && i < sizeof types / sizeof *types; i++)
         if (PyModule_AddType(module, types[i]) < 0) Py_CLEAR(module);

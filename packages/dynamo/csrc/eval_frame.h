@@ -23,7 +23,7 @@ typedef struct {
     Py_ssize_t count, capacity;
 } EntryList;
 
-extern PyTypeObject Entry_Type, Region_Type, CompiledCallable_Type, Unhooked_Type;
+extern PyTypeObject Entry_Type, Region_Type, CompiledCallable_Type, Unhooked_Type, PlainRun_Type;
 
 int entries_add(EntryList *list, Entry *entry);
 void entries_clear(EntryList *list);
@@ -47,7 +47,8 @@ typedef struct {
 
 /* The slot of `code`, made when missing; NULL with an exception when memory is out. */
 FrameSlot *region_slot(Region *region, PyCodeObject *code);
-/* Serve a frame from the region: 1 served with *result (NULL with an exception set for a failure), 0 let it run. */
+/* Serve a frame from the region: 1 served with *result (NULL with an exception set for a failure), 0 let it run (under
+ * *result, if that is a PlainRun). */
 int region_serve(Region *region, PyCodeObject *code, PyObject *function, PyObject *const *locals, PyObject **result);
 
 /* -- the hook (eval_frame.c) */
@@ -82,6 +83,11 @@ static inline PyObject *as_tuple(PyObject *const *items, Py_ssize_t count) {
     for (Py_ssize_t i = 0; tuple && i < count; i++) PyTuple_SET_ITEM(tuple, i, Py_NewRef(items[i]));
     return tuple;
 }
+
+/* -- runs in place of compiled code that failed before anything of it took effect (plain_run.c) */
+static inline bool is_plain_run(PyObject *result) { return result != NULL && Py_IS_TYPE(result, &PlainRun_Type); }
+/* Take the PlainRun and what the original gave (NULL: it raised), and give the call's result. */
+PyObject *plain_run_end(PyObject *plain, PyObject *result);
 
 /* -- routing (compiled_callable.c) */
 PyObject *set_router(PyObject *module, PyObject *value);

@@ -92,7 +92,7 @@ int region_serve(Region *region, PyCodeObject *code, PyObject *function, PyObjec
     else
         *result = entry_run(entry, region, locals, parameter_count(code), function, false);
     Py_DECREF(entry);
-    return !original;
+    return !original && !is_plain_run(*result);
 }
 
 /* -- the type */

@@ -112,7 +112,9 @@ def _optimizer(settings: Settings, report: Report) -> Callable[[Any], Any]:
         backends.compiling_backend(settings, report),
         options=capture_options(settings),
         hooks=triptych_dynamo.Hooks(
-            on_break=lambda reason: report.breaks.append(str(reason)), on_recompile=report.recompiles.append
+            on_break=lambda reason: report.breaks.append(str(reason)),
+            on_recompile=report.recompiles.append,
+            on_failure=report.failures.append,
         ),
     )
 

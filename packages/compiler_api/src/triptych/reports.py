@@ -51,7 +51,8 @@ class Report:
     """All that was compiled for one compiled callable. Prints as a summary.
 
     breaks: why graphs ended early. recompiles: for each version after the first, the fact that did not hold for the
-    versions before. failures: backends that failed on a graph, which runs eagerly (`on_error="eager"`).
+    versions before. failures: backends that failed on a graph, which runs eagerly, and graphs that failed in a
+    call where the program itself does not (`on_error="eager"`).
     partners: a `triptych.partners.activity.PartnerStage` for each graph that a third party's compiler took.
     patterns: how often each pass over captured graphs found something to rewrite ("fuse_attention").
 

@@ -128,6 +128,7 @@ class FrameCompiler:
         resume: for a frame of a cut, a layout of it, whether that place awaits a callee, and whether the frame is a
             root that was called as a whole: code that hands what is alive to the continuation and returns.
         own_code: told each code object made for a frame inside the root, which is not to be compiled.
+        failed: told what a graph raised in a call that the program itself got through.
     """
 
     def __init__(
@@ -136,11 +137,13 @@ class FrameCompiler:
         compile_graph: Callable[[fx.GraphModule], Callable[..., Any]],
         resume: Callable[[Frame, Layout, bool, bool], list[Instruction]],
         own_code: Callable[[CodeType], None] = lambda code: None,
+        failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self.options = options
         self.compile_graph = compile_graph
         self.resume = resume
         self.own_code = own_code
+        self.failed = failed
 
     def compile(
         self, layout: Layout, function: FunctionType, arguments: dict[str, Any], make_shapes: Callable[[], Shapes]
@@ -193,7 +196,7 @@ class FrameCompiler:
 
     def _finish_return(self, attempt: Attempt, value: Value) -> CompiledFrame:
         shape = CodeShape.of(attempt.layout, makes_cells=False)
-        writer = FrameCode(attempt.trace, shape, self.compile_graph)
+        writer = FrameCode(attempt.trace, shape, self.compile_graph, self.failed)
         frame = self._write(attempt, writer, return_body(value), None)
         if self.options.exporting:
             try:
@@ -212,7 +215,7 @@ class FrameCompiler:
             return self.resume(frame, layout, awaits, frame is root and attempt.layout.is_start)
 
         ending = Cut(cut.frames, shape, resume, self.own_code)
-        writer = FrameCode(attempt.trace, shape, lambda module: unhooked(self.compile_graph(module)))
+        writer = FrameCode(attempt.trace, shape, lambda module: unhooked(self.compile_graph(module)), self.failed)
         return self._write(attempt, writer, ending.body, cut.reason)
 
     def _write(

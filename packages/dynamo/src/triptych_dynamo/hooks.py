@@ -25,6 +25,7 @@ class Hooks:
         on_bytecode: `(original code, compiled code)`.
         on_recompile: `(reason text)`.
         on_break: `(Unsupported)` at each graph break.
+        on_failure: `(text of the error)` where a compiled graph failed at run time and the program itself does not.
     """
 
     on_graph: Callable[[fx.GraphModule, list[Any]], Any] | None = None
@@ -32,3 +33,4 @@ class Hooks:
     on_bytecode: Callable[[CodeType, CodeType], Any] | None = None
     on_recompile: Callable[[str], Any] | None = None
     on_break: Callable[[Unsupported], Any] | None = None
+    on_failure: Callable[[str], Any] | None = None

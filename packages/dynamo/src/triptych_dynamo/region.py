@@ -94,6 +94,7 @@ class CompiledRegion:
         self.continuations = Continuations(handle.callable_for)
         self._layouts = self.continuations.layouts
         self._own_codes: set[CodeType] = set()  # code written for frames inside a cut
+        self._failures: set[str] = set()  # of graphs at run time, as text
         self._lock = threading.RLock()
         self._waiting = 0  # threads that compile or wait for their turn
         self._made: list[tuple[CodeType, list[Guard], Entry]] = []  # since nobody waited last
@@ -247,7 +248,8 @@ class CompiledRegion:
 
     # -- graphs and continuations ------------------------------------------------------------------------------------
     def _compiler(self, function: FunctionType) -> FrameCompiler:
-        return FrameCompiler(self.options, self._compile_graph, self.continuations.resume, self._own_codes.add)
+        resume, own_code = self.continuations.resume, self._own_codes.add
+        return FrameCompiler(self.options, self._compile_graph, resume, own_code, self._failed)
 
     def _compile_graph(self, module: fx.GraphModule) -> Callable[..., Any]:
         inputs = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
@@ -257,6 +259,17 @@ class CompiledRegion:
         if not callable(compiled):
             raise TypeError(f"the backend returned {type(compiled).__name__}, not a callable")
         return compiled
+
+    def _failed(self, error: Exception) -> None:
+        """A compiled graph raised in a call that the program itself got through."""
+        if self.options.on_error != "eager":
+            raise error
+        text = f"{type(error).__name__}: {error}"
+        if self.hooks.on_failure:
+            self.hooks.on_failure(text)
+        if text not in self._failures:
+            self._failures.add(text)
+            warnings.warn(f"a compiled graph failed where the program does not; it ran eagerly: {text}", stacklevel=2)
 
     def forget(self) -> None:
         """Forget what was compiled (the callables forget their entries themselves)."""

@@ -462,6 +462,42 @@ def check_unhooked():
     assert compiled(Thing()) == (None, region)
 
 
+def check_plain_runs():
+    """Code that gives a PlainRun stands back for its original: its value, its exceptions, its own veto."""
+    told = []
+
+    def veto(returned):
+        told.append(returned)
+        if returned:
+            raise LookupError("veto")
+
+    def target(x, *rest):
+        return native.PlainRun(told.append if x else veto)
+
+    def plain(x, *rest, word="w"):
+        assert native.hook_state()[0] is None
+        return 10 // rest[0], x, rest, word
+
+    def frame_miss(region, function, values):
+        return native.Entry(None, lambda *given: target(*given)) if function is plain else None
+
+    compiled = native.CompiledCallable(plain, lambda *_: native.Entry(None, lambda x, w, rest: target(x)))
+    under, _ = hooked(frame_miss, lambda *args: plain(*args))
+    for call in (compiled, under):
+        before = sys.getrefcount(plain)
+        assert call(1, 5, 6) == (2, 1, (5, 6), "w") and told.pop() is True
+        for x, divisor, error in ((0, 5, LookupError), (1, 0, ZeroDivisionError), (0, 0, ZeroDivisionError)):
+            try:
+                call(x, divisor)
+            except error as caught:
+                assert caught.__context__ is None
+            else:
+                raise AssertionError("no error")
+            assert told.pop() is (error is LookupError)
+        assert sys.getrefcount(plain) == before and not told
+    assert compiled(1, 2, word="z") == (5, 1, (2,), "z")
+
+
 def check_nested_regions():
     order = []
     inner, inner_region = hooked(lambda r, f, v: order.append(("inner", f.__name__)), middle)

@@ -18,6 +18,7 @@ from triptych_dynamo.bytecode import Instruction, analysis, assemble, build
 from triptych_dynamo.emit.continuation import Layout, free_names_of, parameter_fields
 from triptych_dynamo.emit.kept_objects import forget_locals, keep_in_cells
 from triptych_dynamo.emit.own_cells import with_own_reads
+from triptych_dynamo.emit.recovery import Failed, Recovery
 from triptych_dynamo.emit.writer import Usage, Writer, output_name
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.interpreter.program import program_of
@@ -89,12 +90,14 @@ class FrameCode:
         trace: the finished trace.
         shape: parameters and closure.
         compile_graph: gives the callable for the finished graph.
+        failed: see `Recovery`.
     """
 
-    def __init__(self, trace: Trace, shape: CodeShape, compile_graph: GraphCompiler) -> None:
+    def __init__(self, trace: Trace, shape: CodeShape, compile_graph: GraphCompiler, failed: Failed) -> None:
         self.trace = trace
         self.shape = shape
         self.compile_graph = compile_graph
+        self.failed = failed
         self.graph_module: fx.GraphModule | None = None
 
     def write(self, body: Callable[[Writer], None]) -> tuple[CodeType, tuple[CellType, ...]]:
@@ -111,9 +114,9 @@ class FrameCode:
             for source in self.trace.graph.inputs.values():
                 counting.load_source(source)
         writer = Writer(self.trace, cells, counting.usage)
-        if self.graph_module is not None:
-            self._call_graph(writer, counting.usage)
+        handler = [] if self.graph_module is None else self._call_graph(writer, counting.usage)
         body(writer)
+        writer.emit(handler)
         return self.shape.assemble(writer.code)
 
     def _check_generators(self, counting: Writer) -> None:
@@ -124,24 +127,27 @@ class FrameCode:
                 error.step = generator.made_at
                 raise error
 
-    def _call_graph(self, writer: Writer, usage: Usage) -> None:
+    def _call_graph(self, writer: Writer, usage: Usage) -> list[Instruction]:
+        """Emit the call; what is to follow all other code is returned."""
         assert self.graph_module is not None
         compiled = self.compile_graph(self.graph_module)
         sources: list[Source] = list(self.trace.graph.inputs.values())
+        recovery = Recovery(self.trace, self.graph_module, compiled, self.failed)
+        recovery.emit_note(writer)
         writer.load_object(compiled)
         for source in sources:
             writer.load_source(source)
+        count = len(sources)
         if takes_list(compiled):
-            writer.build("LIST", len(sources))
-            writer.call(1)
-        else:
-            writer.call(len(sources))
-        if not usage.outputs:
-            writer.pop()
-            return
-        writer.emit(build.unpack(len(usage.outputs)))
+            writer.build("LIST", count)
+            count = 1
+        start = len(writer.code)
+        writer.call(count)
+        handler = recovery.handler(writer.code[start:])
+        writer.emit(build.unpack(len(usage.outputs)) if usage.outputs else build.pop())
         for index in range(len(usage.outputs)):
             writer.emit(build.store_fast(output_name(index)))
+        return handler
 
 
 def takes_list(compiled: Callable[..., Any]) -> bool:
