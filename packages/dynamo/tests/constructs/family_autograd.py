@@ -384,3 +384,17 @@ def gradients_per_sample(module, x):
 @construct(X)
 def batched_with_dimensions(x):
     return vmap(torch.dot, in_dims=(1, 1))(x, x), vmap(lambda a, b: a + b, in_dims=(0, None), out_dims=1)(x, x[0])
+
+
+# -- views whose history autograd does not tell ------------------------------------------------------------------------
+class Kept:
+    value = None
+
+
+@construct(X, W[0].detach().requires_grad_())
+def a_view_held_while_its_base_is_written(x, w):
+    kept, base = Kept(), x.clone()
+    with torch.no_grad():
+        kept.value = base[1]
+    base += w
+    return base * 2, kept.value.detach()

@@ -226,3 +226,21 @@ def test_bytes_of_other_contents_are_another_version():
     assert unseen == b"q\3\3\3"
     assert len(triptych_dynamo.region_of(compiled).records) == 3
     assert len(triptych_dynamo.region_of(adding).records) == 1
+
+
+def test_a_view_that_may_not_be_asked_for_its_history():
+    """Made without gradients, its base then written to with them: autograd refuses, torch has no fake tensor."""
+    base = torch.ones(2, 3) * torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        kept = base[1:]
+    base.mul_(2)
+    with pytest.raises(RuntimeError, match="created in no_grad mode"):
+        kept.is_leaf  # noqa: B018
+
+    def program(kept, x):
+        return x * 2, kept.shape, kept.detach() + 1
+
+    for got, want in zip(
+        triptych_dynamo.optimize("eager")(program)(kept, torch.ones(3)), program(kept, torch.ones(3)), strict=True
+    ):
+        assert torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want

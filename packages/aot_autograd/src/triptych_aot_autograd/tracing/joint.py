@@ -99,8 +99,10 @@ class _JointTracer:
         with torch.set_grad_enabled(ambient), self.recorder, FunctionRules():
             outputs = self._run(inputs)
             # The history of a view written in place is made by ops when it is asked for: now, while they are recorded.
+            # (A view made without gradients whose base was then written to with them refuses.)
             for output in outputs:
-                getattr(output, "grad_fn", None)
+                with contextlib.suppress(RuntimeError):
+                    getattr(output, "grad_fn", None)
         with torch.no_grad(), compat.below_autograd():
             classifier = OutputClassifier(self.recorder, inputs, self.origins)
             facts = FunctionFacts(classifier.input_facts([d.name for d in request.descs]))

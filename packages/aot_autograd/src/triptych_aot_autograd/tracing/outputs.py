@@ -177,7 +177,10 @@ def _differentiated_by_program(tensor: torch.Tensor, source: torch.Tensor) -> bo
 
     Then a view of the source, made again behind the graph, would have torch's gradient and not the program's.
     """
-    node = tensor.grad_fn
+    try:
+        node = tensor.grad_fn
+    except RuntimeError:  # a view made without gradients whose base was then written to with them
+        return False
     while node is not None and node is not source.grad_fn:
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             return True

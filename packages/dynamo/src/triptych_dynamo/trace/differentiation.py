@@ -36,6 +36,16 @@ class Reach:
         self.outside = False
 
 
+def tells_history(fake: torch.Tensor) -> bool:
+    """Whether autograd answers for a tensor's history: not for a view made without gradients whose base was then
+    written to with them, which programs may hold all the same."""
+    try:
+        fake.grad_fn  # noqa: B018
+    except RuntimeError:
+        return False
+    return True
+
+
 class Differentiation:
     """Autograd's side of one trace."""
 
@@ -91,7 +101,7 @@ class Differentiation:
     # -- results that leave the region ---------------------------------------------------------------------------------
     def rebuild(self, cg: Writer, value: TensorValue) -> bool:
         """Emit a result whose history does not go out of the region as a graph's results do; False for any other."""
-        if not value.fake.requires_grad:
+        if not value.fake.requires_grad or not tells_history(value.fake):
             return False
         function: Callable[..., torch.Tensor]
         extra: list[type] = []
@@ -153,7 +163,7 @@ class Differentiation:
         if not leaves:
             return
         others = [node.meta["val"] for node in outputs if isinstance(node.meta["val"], torch.Tensor)]
-        reached = self.reach([fake for fake in others if fake.grad_fn is not None]).leaves
+        reached = self.reach([fake for fake in others if tells_history(fake) and fake.grad_fn is not None]).leaves
         if any(leaf.fake is fake for leaf in leaves for fake in reached):
             raise Unsupported("backward", "a leaf made in the region leaves it together with a result computed from it")
 
@@ -162,7 +172,8 @@ class Differentiation:
             if value.node not in outputs:
                 continue
             others = [node.meta["val"] for node in outputs if node is not value.node]
-            histories = [fake for fake in others if isinstance(fake, torch.Tensor) and fake.grad_fn is not None]
+            tensors = [fake for fake in others if isinstance(fake, torch.Tensor) and tells_history(fake)]
+            histories = [fake for fake in tensors if fake.grad_fn is not None]
             if value.fake.grad_fn in self.reach(histories).functions:
                 error = Unsupported("backward", "a tensor that keeps its gradient leaves beside a result of it")
                 error.step = step

@@ -21,7 +21,7 @@ from triptych_dynamo._torch_compat import (
     symbolic_float,
     symbolic_int,
 )
-from triptych_dynamo.errors import ConstraintViolationError, RestartTrace, StaticSizesWarning
+from triptych_dynamo.errors import ConstraintViolationError, RestartTrace, StaticSizesWarning, Unsupported
 from triptych_dynamo.guards.facts import ShapeFact
 from triptych_dynamo.guards.number_facts import truth_fact
 from triptych_dynamo.guards.shape_program import INT64_MAX, INT64_MIN
@@ -36,6 +36,7 @@ from triptych_dynamo.sources import (
     is_owned,
 )
 from triptych_dynamo.trace.constraints import Condition, Conditions
+from triptych_dynamo.trace.differentiation import tells_history
 from triptych_dynamo.trace.history import History
 from triptych_dynamo.trace.sizes import Size, symbolic_dims
 from triptych_dynamo.trace.tiny_sizes import Copies
@@ -85,13 +86,24 @@ class Shapes:
         """The fake tensor of a real one; dimensions that are symbolic have symbols of their own."""
         dims = symbolic_dims(obj, source, self.dynamic, self.history, self.declared) if source is not None else {}
         if not dims or source is None or not _is_plain(obj):
-            return self.fake_mode.from_tensor(obj, static_shapes=True)
+            return self._converted(obj)
         sizes = [
             self._size_symbol(size, TensorSizeSource(source, dim), dims[dim]) if dim in dims else sympy.Integer(size)
             for dim, size in enumerate(obj.shape)
         ]
         strides = self._strides(obj, sizes, source)
         return self._make(obj, [self._number(size) for size in sizes], [self._number(stride) for stride in strides])
+
+    def _converted(self, obj: torch.Tensor) -> torch.Tensor:
+        try:
+            return self.fake_mode.from_tensor(obj, static_shapes=True)
+        except (RuntimeError, AssertionError) as error:  # views whose base was written to under another gradient mode
+            plain = type(obj) is torch.Tensor and obj.layout is torch.strided and tells_history(obj)
+            if not plain or obj.is_conj() or obj.is_neg():
+                raise Unsupported(
+                    "tensor-error", f"torch has no fake tensor for this one: {str(error)[:200]}"
+                ) from None
+            return self._make(obj, list(obj.shape), list(obj.stride()))
 
     def _size_symbol(self, size: int, source: TensorSizeSource, plan: Size) -> Any:
         mark = plan.mark

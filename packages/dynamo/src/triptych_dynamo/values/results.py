@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from triptych_dynamo.trace.differentiation import tells_history
 from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.atoms.symbolic import SymbolicValue
 from triptych_dynamo.values.base import Value
@@ -37,7 +38,7 @@ def wrap_result(tx: Frame, node: fx.Node, result: Any) -> Value:
 def tensor_of(tx: Frame, node: fx.Node, fake: torch.Tensor) -> Value:
     """The value of a fake tensor: the known one, or a new one computed by `node`."""
     by_fake = tx.trace.graph.by_fake
-    if fake.requires_grad and fake.is_leaf:
+    if fake.requires_grad and tells_history(fake) and fake.is_leaf:
         tx.trace.differentiation.made_leaf = True
     known = by_fake.get(id(fake))
     if known is not None:

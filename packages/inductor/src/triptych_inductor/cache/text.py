@@ -170,7 +170,7 @@ class _Writer:
         if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not _is_fake(tensor):
             raise Uncacheable(f"a tensor of type {type(tensor).__name__}")
         storage = self.storages.setdefault(tensor.untyped_storage()._cdata, len(self.storages))
-        flags = (tensor.requires_grad, tensor.is_leaf, tensor.is_conj(), tensor.is_neg(), tensor.is_inference())
+        flags = (tensor.requires_grad, _is_leaf(tensor), tensor.is_conj(), tensor.is_neg(), tensor.is_inference())
         bits = "".join(letter for letter, on in zip("glcni", flags, strict=True) if on)
         size, stride = _numbers(tensor.size()), _numbers(tensor.stride())
         return f"{tensor.dtype}{size}{stride}+{_numbers([tensor.storage_offset()])}@{tensor.device}#{storage}{bits}"
@@ -178,6 +178,13 @@ class _Writer:
 
 def _numbers(values: Iterable[Any]) -> str:
     return f"({','.join(str(v) if type(v) is int else str(v.node.expr) for v in values)})"
+
+
+def _is_leaf(tensor: torch.Tensor) -> bool:
+    try:
+        return tensor.is_leaf
+    except RuntimeError:  # a view made without gradients whose base was written to with them
+        return False
 
 
 def _is_fake(tensor: torch.Tensor) -> bool:
