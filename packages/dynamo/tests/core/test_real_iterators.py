@@ -209,7 +209,7 @@ def stopped(x: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("program", "breaks"), [(paired, 3), (mapped, 3), (counted_pairs, 2), (over_a_dictionary, 2), (stopped, 1)]
+    ("program", "breaks"), [(paired, 4), (mapped, 3), (counted_pairs, 3), (over_a_dictionary, 3), (stopped, 2)]
 )
 def test_a_loop_goes_on_behind_a_break(program: Any, breaks: int) -> None:
     assert len(td.explain(program)(X).breaks) == breaks
