@@ -221,9 +221,9 @@ def seeded(x):
     return random.random(), random.Random(3).random()
 
 
-@construct(X, breaks="call")
+@construct(X)
 def encoded(x):
-    return json.dumps({"a": [1, None]}), json.loads("[1, 2]")
+    return x, json.dumps({"a": [1, None]}), json.loads("[1, 2]")
 
 
 @construct(X)

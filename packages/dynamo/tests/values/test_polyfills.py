@@ -7,8 +7,10 @@ import collections
 import functools
 import heapq
 import itertools
+import json.encoder
 import math
 import operator
+import re
 import sys
 
 import pytest
@@ -257,3 +259,30 @@ def test_percent(template):
 
     for values in ((1, 2, 3), (1,), "s", 5, {"a": 1, "b": "x"}, {}, [1], (2.5, "s"), ((1, 2),)):
         assert told(lambda: texts.percent(template, values)) == told(lambda: template % values)
+
+
+@given(st.text("ab1 ", max_size=8), st.sampled_from(["a", "b*", "[ab]+", "", r"\d"]), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_replacing_by_a_function(text, pattern, count):
+    def replace(found):
+        return found.group().upper() + "."
+
+    compiled = re.compile(pattern)
+    same(compiled.subn, functools.partial(texts.subn, compiled), replace, text, count)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(JSON, st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_encoder_of_json(data, sort_keys, allow_nan):
+    def encode(make):
+        encoder = make({}, None, json.encoder.encode_basestring_ascii, None, ": ", ", ", sort_keys, False, allow_nan)
+        return "".join(encoder(data, 0))
+
+    assert outcome(lambda: encode(texts.make_encoder)) == outcome(lambda: encode(json.encoder.c_make_encoder))

@@ -178,6 +178,13 @@ class Frame:
         values = [arg if isinstance(arg, Value) else self.constant(arg) for arg in args]
         raise TracedException(self.trace.make_exception(exc_type, values))
 
+    def raise_caught(self, error: BaseException) -> NoReturn:
+        """Raise in the traced program what a function raised while tracing, with what its initialiser put into it."""
+        made: Any = self.trace.make_exception(type(error), [self.constant(arg) for arg in error.args])
+        for name, item in vars(error).items():
+            made.store_field(self, name, self.constant(item))
+        raise TracedException(made)
+
     def catches(self, exc_type: type[BaseException], thunk: Callable[[], T]) -> T | None:
         """`thunk()`, or None when it raises a traced exception of `exc_type`."""
         try:

@@ -12,8 +12,11 @@ import functools
 import heapq
 import io
 import itertools
+import json.encoder
+import json.scanner
 import math
 import operator
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -66,6 +69,10 @@ MODELS: dict[Any, Callable[..., Any]] = {
     io.TextIOWrapper.flush: texts.flush,
     io.StringIO.write: texts.write,
     io.StringIO.flush: texts.flush,
+    re.Pattern.sub: texts.sub,
+    re.Pattern.subn: texts.subn,
+    json.encoder.c_make_encoder: texts.make_encoder,  # type: ignore[attr-defined]
+    json.scanner.c_make_scanner: json.scanner.py_make_scanner,  # type: ignore[attr-defined]
     types.SimpleNamespace.__eq__: containers.namespace_eq,
     types.SimpleNamespace.__repr__: containers.namespace_repr,
     group_tensors: tensor_lists.group_by_device_and_dtype,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json.encoder
+import math
 import re
 from _string import formatter_field_name_split, formatter_parser  # type: ignore[import-not-found]
 from collections.abc import Mapping
@@ -150,3 +152,57 @@ def write(self: TextIO, text: str, /) -> int:
 def flush(self: TextIO, /) -> None:
     """`TextIOWrapper.flush`."""
     print(end="", file=self, flush=True)
+
+
+def sub(self: re.Pattern[Any], repl: Any, string: Any, count: int = 0) -> Any:
+    """`Pattern.sub` with a function."""
+    return subn(self, repl, string, count)[0]
+
+
+def subn(self: re.Pattern[Any], repl: Any, string: Any, count: int = 0) -> tuple[Any, int]:
+    """`Pattern.subn` with a function."""
+    parts = []
+    end = number = 0
+    for found in self.finditer(string):
+        if count and number == count:
+            break
+        number += 1
+        start = found.start()
+        if start > end:
+            parts.append(string[end:start])
+        made = repl(found)
+        if made is not None:
+            parts.append(made)
+        end = found.end()
+    if end < len(string):
+        parts.append(string[end:])
+    return string[:0].join(parts), number
+
+
+def make_encoder(
+    markers: Any,
+    default: Any,
+    encoder: Any,
+    indent: Any,
+    key_separator: str,
+    item_separator: str,
+    sort_keys: bool,
+    skipkeys: bool,
+    allow_nan: bool,
+) -> Any:
+    """`json.encoder.c_make_encoder`: the encoder in Python that stands beside it."""
+
+    def text_of_float(number: float) -> str:
+        if number != number:
+            text = "NaN"
+        elif number in (math.inf, -math.inf):
+            text = "Infinity" if number > 0 else "-Infinity"
+        else:
+            return float.__repr__(number)
+        if not allow_nan:
+            raise ValueError("Out of range float values are not JSON compliant: " + repr(number))
+        return text
+
+    return json.encoder._make_iterencode(  # type: ignore[attr-defined]
+        markers, default, encoder, indent, text_of_float, key_separator, item_separator, sort_keys, skipkeys, True
+    )

@@ -128,7 +128,7 @@ def fold(tx: Frame, function: Callable[..., Any], args: Iterable[Any], kwargs: d
     try:
         result = function(*args, **(kwargs or {}))
     except Exception as error:
-        return tx.raise_python(type(error), *error.args)
+        return tx.raise_caught(error)
     return literal(tx, result)
 
 

@@ -153,7 +153,7 @@ def fold(tx: Frame, function: Any, args: list[Any], kwargs: dict[str, Any], labe
     try:
         result = function(*args, **kwargs)
     except Exception as error:  # the program's own exception, whatever it is
-        tx.raise_python(type(error), *error.args)
+        tx.raise_caught(error)
     return tx.constant(result)
 
 

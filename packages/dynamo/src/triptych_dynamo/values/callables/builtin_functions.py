@@ -18,8 +18,8 @@ from triptych_dynamo.sources import AttrSource, Source
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.pure import call_pure as call_pure
+from triptych_dynamo.values.callables.pure import calls_argument, is_pure
 from triptych_dynamo.values.callables.pure import constant_or_special as constant_or_special
-from triptych_dynamo.values.callables.pure import is_pure
 from triptych_dynamo.values.callables.pure import name_of as name_of
 from triptych_dynamo.values.objects import instances
 from triptych_dynamo.values.registry import wraps, wraps_object
@@ -112,6 +112,8 @@ class BuiltinFunctionValue(FunctionObjectValue):
         model = model_of(self.function)
         if model is not None:
             return tx.call(tx.wrap(model, None), args, kwargs)
+        if calls_argument(self.function, [*args, *kwargs.values()]):
+            return self._call_model_of_method(tx, args, kwargs)
         if is_pure(self.function):
             return call_pure(tx, self.function, args, kwargs)
         owner = getattr(self.function, "__self__", None)
@@ -121,6 +123,13 @@ class BuiltinFunctionValue(FunctionObjectValue):
             value = self.get_attr(tx, "__self__")
             return attributes.call_builtin_method(tx, value, type(owner), self.function.__name__, args, kwargs)
         return tx.unsupported("call", f"{name_of(self.function)}, a function written in C")
+
+    def _call_model_of_method(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        owner = getattr(self.function, "__self__", None)
+        model = model_of(getattr(type(owner), self.function.__name__, None))
+        if model is None:
+            return tx.unsupported("call", f"{name_of(self.function)} with a function")
+        return tx.call(tx.wrap(model, None), [self.get_attr(tx, "__self__"), *args], kwargs)
 
     def __repr__(self) -> str:
         return f"Builtin({name_of(self.function)})"

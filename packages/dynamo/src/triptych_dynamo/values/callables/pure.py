@@ -15,6 +15,7 @@ import fractions
 import importlib.metadata
 import importlib.util
 import inspect
+import json
 import math
 import operator
 import os
@@ -28,6 +29,7 @@ import sys
 import textwrap
 import typing
 import uuid
+from collections.abc import Iterable
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +40,12 @@ from triptych_dynamo.values.atoms import numbers
 from triptych_dynamo.values.atoms.scalars import integer_of
 from triptych_dynamo.values.atoms.symbolic import SymbolicValue
 from triptych_dynamo.values.base import NotConstant, Value
-from triptych_dynamo.values.common import fold
+from triptych_dynamo.values.common import fold, is_scalar, supports
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
-_MODULES = frozenset({"math", "cmath", "_operator", "_struct", "unicodedata", "_sre", "_string"})
+_MODULES = frozenset({"math", "cmath", "_json", "_operator", "_struct", "unicodedata", "_sre", "_string"})
 
 _BUILTINS = frozenset(
     "abs ascii bin chr divmod format hash hex oct ord pow repr round callable issubclass len sum min max sorted".split()
@@ -53,6 +55,7 @@ _FUNCTIONS: frozenset[Any] = frozenset(
     {
         *(getattr(builtins, name) for name in _BUILTINS),
         *(re.compile, re.match, re.fullmatch, re.search, re.sub, re.subn, re.split, re.findall, re.escape),
+        *(re._compile, json.dumps, json.loads),  # type: ignore[attr-defined]
         *(inspect.signature, inspect.getfullargspec, inspect.isfunction, inspect.isclass, inspect.ismethod),
         *(inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.getmodule, inspect.unwrap),
         *(os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.split, os.path.normpath),
@@ -80,6 +83,8 @@ FROZEN_TYPES: tuple[type, ...] = (
     fractions.Fraction,
     datetime.date,
     datetime.timedelta,
+    datetime.time,
+    datetime.timezone,
     pathlib.PurePath,
     struct.Struct,
     type(sys.version_info),
@@ -133,6 +138,18 @@ def name_of(function: Any) -> str:
 _WRITES_TO_BUFFER = frozenset(("pack_into",))
 # Their results hold the argument itself, and read it later.
 _KEEPS_BUFFER = frozenset("match fullmatch search finditer scanner iter_unpack".split())
+
+
+# They call functions that they are given.
+_CALLING = frozenset(("json", "re"))
+
+
+def calls_argument(function: Any, values: Iterable[Value]) -> bool:
+    """Whether a pure function would run code of the program: a replacement of `re.sub`, a hook of `json`."""
+    module = getattr(function, "__module__", None) or type(getattr(function, "__self__", None)).__module__
+    if (module or "").partition(".")[0] not in _CALLING:
+        return False
+    return any(supports(value, "__call__") and not is_scalar(value) for value in values)
 
 
 def keeps_buffer(function: Any, args: list[Value]) -> bool:

@@ -9,7 +9,7 @@ from triptych_dynamo.sources import Source
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.callables.builtin_functions import BuiltinFunctionValue, constant_or_special
 from triptych_dynamo.values.callables.functions import MethodValue, wrap_function
-from triptych_dynamo.values.callables.pure import PURE_PYTHON, keeps_buffer
+from triptych_dynamo.values.callables.pure import PURE_PYTHON, calls_argument, keeps_buffer
 from triptych_dynamo.values.common import fold
 from triptych_dynamo.values.objects.classes import StaticObjectValue
 from triptych_dynamo.values.registry import wraps_object
@@ -28,6 +28,8 @@ class PurePythonValue(BuiltinFunctionValue):
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.function.__module__ == "inspect":
             args = [described(tx, arg) for arg in args]
+        if calls_argument(self.function, [*args, *kwargs.values()]):
+            return tx.call(self.body, args, kwargs)
         try:
             plain = [constant_or_special(tx, arg) for arg in args]
             named = {key: constant_or_special(tx, arg) for key, arg in kwargs.items()}

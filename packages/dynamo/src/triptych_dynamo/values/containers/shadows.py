@@ -119,7 +119,7 @@ class ShadowValue(Value):
         except BufferError as error:
             return self.refused(tx, error)
         except Exception as error:
-            return tx.raise_python(type(error), *error.args)
+            return tx.raise_caught(error)
         if result is None:
             return none(tx)
         return self if result is self.own else self.result(tx, result, name, args)

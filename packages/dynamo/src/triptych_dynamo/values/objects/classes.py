@@ -16,7 +16,7 @@ from triptych_dynamo.sources import AttrSource, PinnedSource, Source
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.functions import MethodValue
-from triptych_dynamo.values.callables.pure import FROZEN_TYPES, call_pure
+from triptych_dynamo.values.callables.pure import FROZEN_TYPES, call_pure, calls_argument
 from triptych_dynamo.values.common import ABSENT, fold, guard_lacks, lookup, none
 from triptych_dynamo.values.objects import instances, objects
 from triptych_dynamo.values.objects.arity import check_arity
@@ -31,6 +31,7 @@ Constructor = Callable[..., Value]
 CONSTRUCTORS: dict[type, Constructor] = {}
 # Class methods written in C: `f(tx, class_value, *args)`.
 CLASS_METHODS: dict[tuple[type, str], Callable[..., Value]] = {}
+_PURE_CLASS_METHODS = frozenset("fromisoformat fromisocalendar fromordinal strptime combine from_float".split())
 _PURE_CLASSES = frozenset({int, float, complex, str, bytes})
 _FACTS = frozenset("__name__ __qualname__ __module__ __doc__ __flags__ __abstractmethods__ __basicsize__".split())
 
@@ -219,8 +220,8 @@ class ClassValue(Value):
             method = CLASS_METHODS.get((base, name))
             if method is not None:
                 return method(tx, self, *args, **kwargs)
-        if self.cls in _PURE_CLASSES and all(arg.is_constant() for arg in args):
-            return fold(tx, getattr(self.cls, name), [arg.as_constant() for arg in args])
+        if self.cls in _PURE_CLASSES or (name in _PURE_CLASS_METHODS and issubclass(self.cls, FROZEN_TYPES)):
+            return call_pure(tx, getattr(self.cls, name), args, kwargs)
         return tx.unsupported("call", f"the class method {self.cls.__qualname__}.{name}, written in C")
 
     def reconstruct(self, cg: Writer) -> None:
@@ -314,7 +315,8 @@ class StaticObjectValue(Value):
         return result
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if not all(arg.is_constant() and not arg.is_buffer for arg in (*args, *kwargs.values())):
+        given = [*args, *kwargs.values()]
+        if not all(arg.is_constant() and not arg.is_buffer for arg in given) or calls_argument(self.obj, given):
             return tx.call(self.get_attr(tx, name), args, kwargs)
         named = {key: arg.as_constant() for key, arg in kwargs.items()}
         return fold(tx, getattr(self.obj, name), [arg.as_constant() for arg in args], named)
