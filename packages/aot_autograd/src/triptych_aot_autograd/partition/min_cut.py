@@ -17,23 +17,28 @@ from typing import TYPE_CHECKING, Any
 
 from torch.fx import Node
 
-from triptych_aot_autograd.partition.default import eager_saved
 from triptych_aot_autograd.partition.parts import (
     Partition,
     build_partition,
+    eager_saved,
     is_symbol,
     node_bytes,
     tangent_dependents,
     view_root,
 )
-from triptych_aot_autograd.partition.rules import Recompute, cost, fusible, level
+from triptych_aot_autograd.partition.rules import Recompute, cost, fusible, level, reads_in_place
+from triptych_aot_autograd.partition.ways import add_statistics, way_to
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import networkx as nx
 
     from triptych_aot_autograd.joint_graph import JointGraph
 
 SOURCE, SINK = "source", "sink"
+COPY = 2.5
+"""The price of a byte that is copied to be kept: read, written and kept; a little more than of one that is made so."""
 
 
 @functools.cache
@@ -68,16 +73,18 @@ class _Problem:
         return list(found)
 
     def savable(self, node: Node) -> bool:
-        """Whether the value may be kept: in memory that the program does not hold, or that eager would keep too."""
+        """Whether the value may be kept; see `copied`."""
         if view_root(node) is not node or not hasattr(node.meta.get("val"), "dtype"):
             return False
-        if node.op == "placeholder" or node in self.visible:
-            return node in self.eager
-        return node.op == "call_function"
+        return node.op in ("call_function", "placeholder")
+
+    def copied(self, node: Node) -> bool:
+        """Whether a copy is kept, as the program holds the memory, and eager would not keep it."""
+        return (node.op == "placeholder" or node in self.visible) and node not in self.eager
 
     def fixed(self, node: Node) -> bool:
         """Whether the node may not be computed again."""
-        if node.op == "placeholder" or level(node) > self.limit:
+        if node.op == "placeholder" or (level(node) > self.limit and way_to(node) is None):
             return True
         return self.keep_materialised and self.savable(node) and self._materialised_in_backward(node)
 
@@ -88,15 +95,17 @@ class _Problem:
             user = stack.pop()
             if view_root(user) is not user:
                 stack.extend(user.users)
-            elif user in self.dependents and not fusible(user):
+            elif user in self.dependents and not reads_in_place(user, node):
                 return True
         return False
 
     def price(self, node: Node) -> float:
-        """Bytes of the value; twice that where only saving brings it to memory; 0 for an input."""
+        """Bytes of the value; twice that where only saving brings it to memory; 0 for an input kept as it is."""
+        size = float(node_bytes(node.meta["val"]))
+        if self.copied(node):
+            return COPY * size
         if node.op == "placeholder":
             return 0.0
-        size = float(node_bytes(node.meta["val"]))
         written_anyway = not fusible(node) or any(not fusible(u) for u in node.users if u not in self.dependents)
         return size if written_anyway else 2 * size
 
@@ -129,11 +138,16 @@ class _Problem:
             if self.fixed(node):
                 network.add_edge(SOURCE, (node, "in"))
                 continue
-            for used in node.all_input_nodes:
+            for used in self._sources(node):
                 if not is_symbol(used) and used.op != "get_attr" and used not in self.saved:
                     network.add_edge((used, "out"), (node, "in"))
                     stack.append(used)
         return network
+
+    def _sources(self, node: Node) -> Iterable[Node]:
+        """What the node would be computed from again."""
+        way = way_to(node) if level(node) > self.limit else None
+        return node.all_input_nodes if way is None else way.inputs
 
     def _edge(self, network: nx.DiGraph, node: Node) -> None:
         if self.savable(node):
@@ -177,6 +191,7 @@ def min_cut_partition(joint: JointGraph, *, memory_budget: float = 1.0) -> Parti
         raise ValueError(f"memory_budget is {memory_budget}; it must be between 0 and 1")
     if not joint.has_backward:
         return build_partition(joint, ())
+    add_statistics(joint)
     fast = _Problem(joint, Recompute.CHEAP, keep_materialised=True).solve()
     if memory_budget == 1.0:
         return build_partition(joint, fast)

@@ -13,6 +13,7 @@ from torch.fx.node import map_arg
 from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.graph_module import LazyGraphModule
 from triptych_aot_autograd.partition.symbols import untold_symbols
+from triptych_aot_autograd.partition.ways import way_to
 
 if TYPE_CHECKING:
     from triptych_aot_autograd.joint_graph import JointGraph
@@ -99,6 +100,31 @@ def tangent_dependents(joint: JointGraph) -> dict[Node, frozenset[int]]:
     return found
 
 
+def eager_saved(joint: JointGraph) -> set[Node]:
+    """Forward values that backward ops read, as eager would save them; a view counts as the tensor it shows."""
+    saved: set[Node] = set()
+    for node in joint.graph.nodes:
+        if node.meta.get("phase") != "backward" or node.op != "call_function":
+            continue
+        saved.update(
+            view_root(n) for n in node.all_input_nodes if n.meta.get("phase") == "forward" and not is_symbol(n)
+        )
+    for node, _ in joint.of_kind("gradient"):
+        if isinstance(node, Node) and node.meta.get("phase") == "forward":
+            saved.add(view_root(node))
+    return saved
+
+
+def only_copied(joint: JointGraph, nodes: Iterable[Node]) -> list[Node]:
+    """Those whose memory the program holds and may change before the backward, which eager would not notice."""
+    visible = {view_root(n) for n, _ in joint.of_kind("output", "base") if isinstance(n, Node)}
+    held = [n for n in nodes if view_root(n).op == "placeholder" or view_root(n) in visible]
+    if not held:
+        return []
+    eager = eager_saved(joint)
+    return [n for n in held if view_root(n) not in eager]
+
+
 class _Emitter:
     """Builds both graphs for a set of nodes to be saved."""
 
@@ -108,14 +134,16 @@ class _Emitter:
         self.primals = joint.primals
         self.primal_index = {n: i for i, n in enumerate(self.primals)}
         self.changed = {self.primals[i] for i, f in enumerate(joint.facts.inputs) if f.changed}
+        self.copied = self.changed | {view_root(n) for n in only_copied(joint, self.saved)}
         self.gradients = joint.of_kind("gradient")
+        self.second: set[Node] = set()  # what the backward computes in the second way
 
     def emit(self) -> Partition:
         needed, used = self._walk_backward()
         saved_primals = [
-            i for i, p in enumerate(self.primals) if p in used and p not in self.changed and not is_symbol(p)
+            i for i, p in enumerate(self.primals) if p in used and p not in self.copied and not is_symbol(p)
         ]
-        tensors = [n for n in used if not is_symbol(n) and (n.op != "placeholder" or n in self.changed)]
+        tensors = [n for n in used if not is_symbol(n) and (n.op != "placeholder" or n in self.copied)]
         symbols = [n for n in used if is_symbol(n)]
         if self.gradients:
             received = [self.primals[i] for i in saved_primals] + tensors + symbols
@@ -152,9 +180,17 @@ class _Emitter:
                 used.add(node)
                 continue
             needed.add(node)
-            stack.extend(node.all_input_nodes)
+            stack.extend(self._inputs(node))
         order = list(self.joint.graph.nodes)
         return [n for n in order if n in needed], [n for n in order if n in used]
+
+    def _inputs(self, node: Node) -> Iterable[Node]:
+        """What the backward computes the node from."""
+        way = way_to(node)
+        if way is None or not self.saved.issuperset(way.statistics):
+            return node.all_input_nodes
+        self.second.add(node)
+        return way.inputs
 
     def _forward(self, results: list[Any], tensors: list[Node], symbols: list[Node]) -> tuple[GraphModule, list[str]]:
         epilogue = self.joint.of_kind("epilogue")
@@ -166,7 +202,9 @@ class _Emitter:
             copies[node] = self._copy(graph, node, copies)
         for node in _ancestors(self.joint.graph, wanted):
             if node not in copies:
-                copies[node] = self._copy(graph, node, copies)
+                way = way_to(node)
+                second = way is not None and way.always and all(n in copies for n in way.statistics)
+                copies[node] = self._copy(graph, node, copies, second)
         saved = [self._safe(graph, n, copies) for n in tensors]
         for value, desc in epilogue:
             target = copies[self.primals[desc.index]]
@@ -178,8 +216,8 @@ class _Emitter:
         return LazyGraphModule(self.joint.graph_module, graph, "Forward"), [n.name for n in saved]
 
     def _safe(self, graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
-        """The node to save; a copy where it shows an input that is about to be overwritten."""
-        if view_root(node) not in self.changed:
+        """The node to save; a copy where it shows memory that may be overwritten before the backward."""
+        if view_root(node) not in self.copied:
             return copies[node]
         copy = graph.call_function(aten.clone.default, (copies[node],))
         copy.meta.update(copies[node].meta)
@@ -193,11 +231,14 @@ class _Emitter:
             placeholder.meta.update(node.meta)
             copies[node] = placeholder
         for node in needed:
-            copies[node] = self._copy(graph, node, copies)
+            copies[node] = self._copy(graph, node, copies, node in self.second)
         graph.output(tuple([copies[n] if isinstance(n, Node) else None for n, _ in self.gradients]))
         return LazyGraphModule(self.joint.graph_module, graph, "Backward")
 
-    def _copy(self, graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
+    def _copy(self, graph: Graph, node: Node, copies: dict[Node, Node], second: bool = False) -> Node:
+        way = way_to(node) if second else None
+        if way is not None:
+            return way.write(graph, copies.__getitem__)
         args = map_arg(node.args, copies.__getitem__)
         kwargs = map_arg(node.kwargs, copies.__getitem__)
         copy = graph.create_node(node.op, node.target, args, kwargs, node.name)

@@ -39,7 +39,7 @@ CHEAP = _packets(
     "empty new_empty where masked_fill lift_fresh_copy constant_pad_nd cat stack tril triu flip roll select_scatter "
     "slice_scatter "
     "diagonal_scatter as_strided_scatter expand_copy slice_backward select_backward unsqueeze_copy fill zero "
-    "conj_physical eye"
+    "conj_physical eye hardswish log_sigmoid_forward glu _prelu_kernel rsub repeat"
 )
 REDUCTIONS = _packets(
     "sum mean amax amin max min prod any all var var_mean std std_mean _softmax _log_softmax _safe_softmax "
@@ -52,6 +52,19 @@ REDUCTIONS = _packets(
 # Fused by code generators although not elementwise: reading through indices counts as such.
 FUSIBLE_TOO = _packets(
     "embedding index gather cumsum nll_loss_forward nll_loss_backward avg_pool2d max_pool2d_with_indices"
+)
+# Elementwise in what they read of the forward, without a tag that says so: reading a value there costs no memory.
+FUSIBLE_BACKWARD = _packets(
+    "hardswish_backward hardsigmoid_backward hardtanh_backward leaky_relu_backward elu_backward softplus_backward "
+    "mish_backward log_sigmoid_backward glu_backward _prelu_kernel_backward softshrink_backward hardshrink_backward "
+    "rrelu_with_noise_backward mse_loss_backward smooth_l1_loss_backward huber_loss_backward "
+    "soft_margin_loss_backward binary_cross_entropy_backward _log_softmax_backward_data avg_pool2d_backward "
+    "_adaptive_avg_pool2d_backward max_pool2d_with_indices_backward"
+)
+# Read a value of the forward more than once, row by row: a change of its type costs them nothing, more than that does.
+ROW_BACKWARD = _packets(
+    "native_layer_norm_backward native_group_norm_backward native_batch_norm_backward batch_norm_backward "
+    "_fused_rms_norm_backward _softmax_backward_data"
 )
 
 
@@ -100,9 +113,23 @@ def fusible(node: Node) -> bool:
         return False
     target = node.args[0].target if node.target is compat.getitem else node.target  # type: ignore[union-attr]
     found = target_level(target)
-    if found is Recompute.REDUCTION:
+    if found is Recompute.REDUCTION or getattr(target, "_overloadpacket", None) in FUSIBLE_BACKWARD:
         return True
     return found is Recompute.CHEAP and isinstance(target, compat.OpOverload)
+
+
+def reads_in_place(user: Node, value: Node) -> bool:
+    """Whether an op of the backward computes the value where it reads it, rather than have it in memory."""
+    if fusible(user):
+        return True
+    if getattr(user.target, "_overloadpacket", None) not in ROW_BACKWARD or value.target is not aten._to_copy.default:
+        return False
+    return node_dtype(value) == torch.promote_types(node_dtype(value), node_dtype(value.args[0]))
+
+
+def node_dtype(node: Any) -> torch.dtype:
+    """The type of a tensor node."""
+    return node.meta["val"].dtype
 
 
 def cost(node: Node, bytes_of: Any) -> float:

@@ -1,6 +1,6 @@
 """Clean-up passes over the recorded graph. Each changes the graph in place and returns how many nodes went.
 
-`run` applies them in order: `remove_noop_ops`, `merge_equal_nodes`, `remove_dead_nodes`.
+`run` applies them in order: `remove_noop_ops`, `remove_round_trips`, `merge_equal_nodes`, `remove_dead_nodes`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def run(graph: Graph, outputs: Sequence[Any]) -> dict[str, int]:
     held = {view_root(n) for n in outputs if isinstance(n, Node)}
     return {
         "noop": remove_noop_ops(graph, held),
+        "round_trip": remove_round_trips(graph, held),
         "equal": merge_equal_nodes(graph, held),
         "dead": remove_dead_nodes(graph),
     }
@@ -85,12 +86,40 @@ def _reorders(node: Node) -> bool:
     return [d % len(dims) for d in dims] != list(range(len(dims)))
 
 
+def remove_round_trips(graph: Graph, held: set[Node]) -> int:
+    """A value made wider and brought back to its type is what it was: users of the second copy read the value.
+
+    Models that keep some weights in float32 do so around a product under autocast. Copies of memory that the program
+    holds stay, as in `remove_noop_ops`.
+    """
+    removed = 0
+    for node in graph.find_nodes(op="call_function", target=aten._to_copy.default):
+        wide = node.args[0]
+        if wide.target is not aten._to_copy.default or node in held:
+            continue
+        source = wide.args[0]
+        facts = [n.meta["facts"] for n in (source, wide, node)]
+        if facts[0] is not facts[2] or type(facts[0]) is not Facts or _held_by_program(source, held):
+            continue
+        if _keeps_all(facts[0].dtype, facts[1].dtype):
+            node.replace_all_uses_with(source)
+            graph.erase_node(node)
+            removed += 1
+    return removed
+
+
+def _keeps_all(narrow: torch.dtype, wide: torch.dtype) -> bool:
+    """Whether each number of the one floating type is one of the other."""
+    both = narrow.is_floating_point and wide.is_floating_point and min(narrow.itemsize, wide.itemsize) > 1
+    return both and torch.promote_types(narrow, wide) is wide
+
+
 def merge_equal_nodes(graph: Graph, held: set[Node]) -> int:
     """Nodes with equal target and arguments become one.
 
-    Apart stay random ops, copies, and results that are to be separate memories. What the backward runs a second time (a
-    checkpointed region) is merged too, its random draws with those they repeat; the dear ops among it are marked to
-    be recomputed.
+    Apart stay random ops, copies that the program asks for or holds, and results that are to be separate memories.
+    What the backward runs a second time (a checkpointed region) is merged too, its random draws with those they
+    repeat; the dear ops among it are marked to be recomputed.
     """
     seen: dict[Any, Node] = {}
     draws = _Draws()
@@ -105,6 +134,8 @@ def merge_equal_nodes(graph: Graph, held: set[Node]) -> int:
             continue
         if first is node or (first in held and node in held):
             continue
+        if node.target is aten._to_copy.default and (first in held or node in held):
+            continue
         if first.meta["phase"] != node.meta["phase"] and target_level(node.target) in (
             Recompute.REDUCTION,
             Recompute.COSTLY,
@@ -116,7 +147,7 @@ def merge_equal_nodes(graph: Graph, held: set[Node]) -> int:
     return merged
 
 
-SEPARATE = (aten.clone.default, aten._to_copy.default)
+SEPARATE = (aten.clone.default,)
 
 
 class _Draws:
