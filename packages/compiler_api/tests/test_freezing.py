@@ -255,6 +255,21 @@ def test_parameters_are_not_kept_alive(net, x):
     torch.testing.assert_close(compiled(x), net(x))
 
 
+@torch.no_grad()
+def test_code_on_disk_serves_any_weights_of_the_kind(net, x, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIPTYCH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRIPTYCH_GRAPH_CACHE", "1")
+    other, cached = copy.deepcopy(net), []
+    for parameter in other.parameters():
+        parameter.mul_(2)
+    for module in (net, net, other):
+        compiled = triptych.compile(module, options=FREEZING)
+        torch.testing.assert_close(compiled(x), module(x))
+        cached.append(stages(compiled)[0].cached)
+        assert dict(stages(compiled)[0].frozen)["fold_affine"] == 1
+    assert cached == [False, True, True]
+
+
 # -- discarding --------------------------------------------------------------------------------------------------------
 @torch.no_grad()
 def test_discarded_parameters(net, x):

@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 from triptych_inductor.alternatives import fastest
 from triptych_inductor.backends import PendingKernels
 from triptych_inductor.cache import graphs
+from triptych_inductor.cache.frozen import FrozenRecord
 from triptych_inductor.cache.guards import GuardRecorder
 from triptych_inductor.cache.text import Uncacheable
 from triptych_inductor.compiled import CompiledGraph, KernelInfo, Program, Timings
@@ -81,6 +82,10 @@ def _compile_one(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options
     start = timings.measure("prepare", start)
     frozen = run_frozen(prepared, chosen) if chosen.freezing else {}
     start = timings.measure("freezing", start) if chosen.freezing else start
+    record = FrozenRecord(prepared, example_inputs, chosen) if chosen.freezing else None
+    if record is not None and record.found is not None:
+        record.found.provenance["frozen"] = frozen
+        return record.found
     facts = replay_facts(prepared) if chosen.cudagraphs else None
     if facts is not None and facts.reason:
         parts, reasons = split(prepared)
@@ -110,6 +115,8 @@ def _compile_one(gm: GraphModule, example_inputs: Sequence[Any], chosen: Options
     )
     compiled = CompiledGraph(result, loaded, timings)
     compiled.provenance["frozen"] = frozen
+    if record is not None:
+        record.store(compiled, graph.attributes)
     if chosen.max_autotune:
         compiled.provenance["tuning"] = [choice.to_json() for choice in pending.tuning()]
     return compiled.replayed(facts) if facts is not None else compiled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -92,9 +92,10 @@ class CompiledGraph:
     """A compiled graph. Call it with the graph's inputs, or hand `call` one list, which it empties.
 
     source: the generated wrapper module. files: all generated text, by file name. kernels: facts of each kernel.
-    fallbacks: op -> number of calls without a lowering. schedule: what runs in which order, as text. key: content
-    hash of everything that determines the result. timings: seconds spent in each part of the compilation (None for a
-    graph that was loaded). cache_key, from_cache: the record on disk, and whether the graph was taken from it.
+    fallbacks: op -> number of calls without a lowering. schedule: what runs in which order, as text. constants: the
+    tensors that it holds. key: content hash of everything that determines the result. timings: seconds spent in each
+    part of the compilation (None for a graph that was loaded). cache_key, from_cache: the record on disk, and whether
+    the graph was taken from it.
     """
 
     replay: Replay | None = None
@@ -117,6 +118,7 @@ class CompiledGraph:
     fallbacks = property(lambda self: dict(self._program.fallbacks))
     key = property(lambda self: self._program.key)
     schedule = property(lambda self: self._program.schedule)
+    constants = property(lambda self: dict(self._program.constants))
 
     @property
     def tuning(self) -> list[Choice]:
@@ -163,9 +165,10 @@ class CompiledGraph:
             f"CompiledGraph({len(self.kernels)} kernels, {sum(self.fallbacks.values())} fallbacks, key {self.key[:12]})"
         )
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, bound: Mapping[str, int] | None = None) -> bytes:
         """The graph with its machine code and constants, for `from_bytes` on a like machine.
 
+        bound: constants that are left out, each with its position among those that `from_bytes` will be given.
         `ArtifactError` where the graph holds Python objects that have no text form.
         """
         program = self._program
@@ -175,6 +178,8 @@ class CompiledGraph:
         description, blobs = encode_binaries(self._loaded)
         constants = []
         for name, tensor in program.constants.items():
+            if bound is not None and name in bound:
+                continue
             if tensor.layout is not torch.strided:
                 raise ArtifactError("the graph holds weights packed for this machine: exclude the pass 'pack_weights'")
             constants.append(
@@ -191,6 +196,7 @@ class CompiledGraph:
             "key": program.key,
             "schedule": program.schedule,
             "constants": constants,
+            "bound": dict(bound or {}),
             "binaries": description,
             "provenance": self.provenance,
             "replay": None if self.replay is None else self.replay.facts.to_json(),
@@ -198,13 +204,19 @@ class CompiledGraph:
         return pack(header, blobs)
 
     @staticmethod
-    def from_bytes(data: bytes) -> CompiledGraph:
-        """A compiled graph from `to_bytes`; needs no compiler. `ArtifactError` for damaged or foreign bytes."""
+    def from_bytes(data: bytes, bound: Sequence[torch.Tensor] = ()) -> CompiledGraph:
+        """A compiled graph from `to_bytes`; needs no compiler. `ArtifactError` for damaged or foreign bytes.
+
+        bound: constants that the bytes were made without.
+        """
         header, blobs = unpack(data)
         if header.get("form") in FORMS:
             return FORMS[header["form"]](header, blobs)
         if header["version"] != __version__:
             raise ArtifactError(f"the artifact was made by version {header['version']}, this is {__version__}")
+        places = header.get("bound", {})
+        if any(position >= len(bound) for position in places.values()):
+            raise ArtifactError("the artifact was made without its constants, and is not given them")
         kernels = [KernelInfo.from_json(item) for item in header["kernels"]]
         program = Program(
             header["source"],
@@ -213,7 +225,8 @@ class CompiledGraph:
             header["fallbacks"],
             header["key"],
             header["schedule"],
-            {name: _constant(blobs["constant/" + name], *facts) for name, *facts in header["constants"]},
+            {name: _constant(blobs["constant/" + name], *facts) for name, *facts in header["constants"]}
+            | {name: bound[position] for name, position in places.items()},
         )
         compiled = CompiledGraph(program, decode_binaries(header["binaries"], blobs))
         compiled.provenance = header["provenance"]

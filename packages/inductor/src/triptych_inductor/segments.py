@@ -8,7 +8,7 @@ their dependencies allow.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -198,7 +198,7 @@ class SegmentedGraph(CompiledGraph):
                 total[name] = total.get(name, 0) + count
         return total
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, bound: Mapping[str, int] | None = None) -> bytes:
         """The parts' artifacts, and how values go between them."""
         header = {
             "form": FORM,

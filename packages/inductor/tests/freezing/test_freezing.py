@@ -392,6 +392,43 @@ def test_placeholders_become_constants():
         triptych_inductor.freeze(gm, {"nonsense": linear.weight})
 
 
+# -- on disk -----------------------------------------------------------------------------------------------------------
+def network(width=64, factor=1.0):
+    torch.manual_seed(int(factor * 10))
+    made = block(nn.Conv2d(6, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Flatten(), nn.Linear(width * 56, 96))
+    for parameter in made.parameters():
+        parameter.data.mul_(factor)
+    return seeded(made)
+
+
+def test_code_is_kept_and_weights_are_not(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIPTYCH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRIPTYCH_GRAPH_CACHE", "1")
+    x = torch.randn(IMAGE)
+    found = [check(module, x)[1] for module in (network(), network(), network(factor=2.0))]
+    assert [graph.from_cache for graph in found] == [False, True, True]
+    assert found[0].source == found[1].source and found[0].provenance["frozen"] == found[1].provenance["frozen"]
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 64 * 56 * 96 * 4
+    wider, _ = frozen(network(width=48), x)
+    other, expected = frozen(network(), x, exclude_passes=("pack_weights",))
+    assert not wider.from_cache and not other.from_cache
+    again, _ = frozen(network(), x, exclude_passes=("pack_weights",))
+    assert again.from_cache
+    for graph in (other, again, type(again).from_bytes(again.to_bytes())):
+        torch.testing.assert_close(graph(x), expected)
+
+
+def test_a_record_needs_its_weights(tmp_path, monkeypatch):
+    compiled, expected = frozen(nn.Linear(4, 4), torch.ones(1, 4), exclude_passes=("pack_weights",))
+    bound = {name: position for position, name in enumerate(compiled.constants)}
+    data = compiled.to_bytes(bound)
+    torch.testing.assert_close(
+        type(compiled).from_bytes(data, list(compiled.constants.values()))(torch.ones(1, 4)), expected
+    )
+    with pytest.raises(ArtifactError, match="without its constants"):
+        type(compiled).from_bytes(data)
+
+
 def test_artifacts_of_frozen_graphs(tmp_path):
     module = seeded(block(nn.Conv2d(6, 8, 3), nn.BatchNorm2d(8), nn.ReLU()))
     x = torch.randn(IMAGE)

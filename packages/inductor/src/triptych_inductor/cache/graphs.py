@@ -12,7 +12,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,12 +36,17 @@ SWITCH = "TRIPTYCH_GRAPH_CACHE"  # environment variable; "0": whole graphs are n
 
 
 def enabled(options: Options) -> bool:
-    """Whether whole graphs are looked for on disk. Of frozen ones, which hold weights, only the kernels are kept."""
-    return options.disk_cache and not options.interpret and not options.freezing and os.environ.get(SWITCH, "1") != "0"
+    """Whether whole graphs are looked for on disk by what they are before all passes; of frozen ones see `frozen`."""
+    return switched_on(options) and not options.freezing
 
 
-def graph_key(gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> str:
-    """The key of a graph of ATen ops. Raises `Uncacheable`."""
+def switched_on(options: Options) -> bool:
+    """Whether anything but kernels is looked for on disk."""
+    return options.disk_cache and not options.interpret and os.environ.get(SWITCH, "1") != "0"
+
+
+def graph_key(gm: GraphModule, example_inputs: Sequence[Any], options: Options, *, constants: bool = True) -> str:
+    """The key of a graph of ATen ops. Raises `Uncacheable`. constants: their content counts."""
     if extra_passes():
         raise Uncacheable(f"graph passes of users: {', '.join(extra_passes())}")
     for node in gm.graph.nodes:
@@ -49,7 +54,7 @@ def graph_key(gm: GraphModule, example_inputs: Sequence[Any], options: Options) 
             raise Uncacheable(f"a lowering of users for {node.target}")
     return digest(
         "graph",
-        graph_text(gm, example_inputs),
+        graph_text(gm, example_inputs, constants=constants),
         guards.environment_text(example_inputs),
         ambient_text(),
         repr(options),
@@ -87,13 +92,16 @@ def compiler_text() -> str:
         return ""
 
 
-def lookup(key: str, example_inputs: Sequence[Any]) -> CompiledGraph | None:
-    """The compiled graph of a key; None where there is no record that fits, or it is damaged."""
+def lookup(key: str, example_inputs: Sequence[Any], bound: Sequence[torch.Tensor] = ()) -> CompiledGraph | None:
+    """The compiled graph of a key; None where there is no record that fits, or it is damaged.
+
+    bound: constants that the record was written without.
+    """
     start, payload = time.perf_counter(), Store(STORE).get(key)
     if payload is None:
         return None
     try:
-        compiled = CompiledGraph.from_bytes(payload)
+        compiled = CompiledGraph.from_bytes(payload, bound)
     except (ArtifactError, RuntimeError, OSError) as error:  # OSError: the loader refuses the machine code
         log.warning("a record of the cache cannot be used (%s): compiling again", error)
         return None
@@ -108,11 +116,20 @@ def lookup(key: str, example_inputs: Sequence[Any]) -> CompiledGraph | None:
     return compiled
 
 
-def store(key: str, compiled: CompiledGraph, recorder: guards.GuardRecorder, operations: int) -> None:
-    """Write the record of a graph that was compiled just now, if it has a stored form. operations: its call nodes."""
+def store(
+    key: str,
+    compiled: CompiledGraph,
+    recorder: guards.GuardRecorder,
+    operations: int,
+    bound: Mapping[str, int] | None = None,
+) -> None:
+    """Write the record of a graph that was compiled just now, if it has a stored form.
+
+    operations: its call nodes. bound: see `CompiledGraph.to_bytes`.
+    """
     try:
         compiled.provenance.update(compiler=compiler_text(), guards=recorder.facts(), operations=operations)
-        payload = compiled.to_bytes()
+        payload = compiled.to_bytes(bound)
     except (ArtifactError, Uncacheable) as error:
         log.info("a graph is not kept in the cache: %s", error)
         return

@@ -202,6 +202,7 @@ class IRGraph:
     nodes: list[Node] = field(default_factory=list)
     inputs: list[Any] = field(default_factory=list)
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)  # constant -> the attribute of the fx graph that it is
     outputs: list[Any] = field(default_factory=list)
     output_kind: str = "tuple"
     hints: dict[Any, int] = field(default_factory=dict)  # symbol -> typical value

@@ -102,6 +102,7 @@ class GraphLowering:
             return value
         name = f"constant{len(self.graph.constants)}"
         self.graph.constants[name] = value.detach()
+        self.graph.attributes[name] = str(node.target)
         return self.builder.of_buffer(self._buffer_of(value, name, "constant"))
 
     def on_call_function(self, node: FxNode) -> Any:
