@@ -249,3 +249,76 @@ class LenOnly:
 @construct(X)
 def items_of_what_has_none(x):
     return x, raised(lambda: LenOnly()[0], lambda: LenOnly[0], lambda: raised[0], lambda: len(x)[0])
+
+
+class Clearing:
+    """A comparison with it takes all items away."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __eq__(self, other):
+        self.items.clear()
+        return False
+
+
+def _with_clearing(method):
+    items = collections.deque("ab")
+    items.append(Clearing(items))
+    items.append("c")
+    return getattr(items, method)("c")
+
+
+@construct(X)
+def errors_of_deques(x):
+    items = collections.deque("abc")
+    return x, raised(
+        lambda: items.remove("z"),
+        lambda: items.index("z"),
+        lambda: items.index("b", 2),
+        lambda: items.index("c", -2, 9),
+        lambda: items.__setitem__(9, 1),
+        lambda: items.__delitem__(9),
+        lambda: collections.deque("a", -1),
+        lambda: collections.deque("a", "b"),
+        lambda: list(collections.deque(iterable="abcd", maxlen=2)),
+        lambda: _with_clearing("remove"),
+        lambda: _with_clearing("index"),
+        lambda: dict.fromkeys(),
+    )
+
+
+class Queue(collections.deque):
+    pass
+
+
+class Items(list):
+    pass
+
+
+class Members(set):
+    pass
+
+
+@construct(X)
+def begun_again(x):
+    items, members = Items("ab"), Members("ab")
+    items.__init__("c")
+    members.__init__("c")
+    members.__init__()
+    return x, list(items), list(members)
+
+
+@construct(X, breaks="call")
+def queue_begun_again(x):
+    items = Queue("ab")
+    items.__init__("c")
+    return x + 1, list(items)
+
+
+@construct(X, collections.deque([1, 2, 3]))
+def items_of_a_deque_change_in_place(x, items):
+    steps = iter(items)
+    items[0] = x + 1
+    items[-1] = 5
+    return steps, next(steps), items

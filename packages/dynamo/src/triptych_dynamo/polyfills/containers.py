@@ -6,7 +6,6 @@ In: the arguments of the original, `self` first. Out: the same result or excepti
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,7 @@ _NAMES_THE_ITEM = sys.version_info < (3, 14)  # the error of `index` does
 
 
 def index(sequence: Any, wanted: Any, start: int = 0, stop: int | None = None, /) -> int:
-    """`list.index`, `tuple.index`, `deque.index`."""
+    """`list.index`, `tuple.index`."""
     length = len(sequence)
     if start < 0:
         start = max(start + length, 0)
@@ -30,14 +29,14 @@ def index(sequence: Any, wanted: Any, start: int = 0, stop: int | None = None, /
         if item is wanted or item == wanted:
             return position
         position += 1
-    kind = "tuple" if isinstance(sequence, tuple) else "deque" if isinstance(sequence, deque) else "list"
+    kind = "tuple" if isinstance(sequence, tuple) else "list"
     if _NAMES_THE_ITEM and kind != "tuple":
         raise ValueError(f"{wanted!r} is not in {kind}")
     raise ValueError(f"{kind}.index(x): x not in {kind}")
 
 
 def remove(sequence: Any, wanted: Any, /) -> None:
-    """`list.remove`, `deque.remove`."""
+    """`list.remove`."""
     position = 0
     for item in sequence:
         if item is wanted or item == wanted:
@@ -45,6 +44,32 @@ def remove(sequence: Any, wanted: Any, /) -> None:
             return
         position += 1
     raise ValueError("list.remove(x): x not in list")
+
+
+def deque_index(items: Any, wanted: Any, start: int = 0, stop: int | None = None, /) -> int:
+    """`deque.index`, which notices what comparisons do to the deque."""
+    size = len(items)
+    for position in range(*slice(start, stop).indices(size)):
+        item = items[position]
+        if item is wanted or item == wanted:
+            return position
+        if len(items) != size:
+            raise RuntimeError("deque mutated during iteration")
+    raise ValueError(f"{wanted!r} is not in deque" if _NAMES_THE_ITEM else "deque.index(x): x not in deque")
+
+
+def deque_remove(items: Any, wanted: Any, /) -> None:
+    """`deque.remove`, likewise."""
+    size = len(items)
+    for position in range(size):
+        item = items[position]
+        found = item is wanted or item == wanted
+        if len(items) != size:
+            raise IndexError("deque mutated during iteration")
+        if found:
+            del items[position]
+            return
+    raise ValueError(f"{wanted!r} is not in deque" if _NAMES_THE_ITEM else "deque.remove(x): x not in deque")
 
 
 def _contained(left: Any, right: Any) -> bool:

@@ -193,7 +193,7 @@ class MethodTable:
         return tx.raise_python(TypeError, f"{type_name(value)}.{name}() was called with wrong arguments")
 
 
-def fits(method: Method, value: Value, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> bool:
+def fits(method: Method, value: Any, tx: Any, args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Whether the arguments bind to the row's parameters."""
     try:
         inspect.signature(method).bind(value, tx, *args, **kwargs)

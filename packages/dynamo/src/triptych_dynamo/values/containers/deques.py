@@ -11,6 +11,8 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import (
     MethodTable,
     builds_literal,
+    constant_of,
+    fold,
     index_of,
     is_constant_equal,
     literal,
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 DEQUE = MethodTable(LIST)
-for _name in ("sort", "__imul__"):
+for _name in ("sort", "__imul__", "__init__"):
     del DEQUE.rows[_name]
 
 
@@ -42,6 +44,7 @@ class DequeValue(ListValue):
         super().__init__(items, source)
         self.cls = deque
         self.maxlen = maxlen
+        self.moved = False  # whether more than items in their places changed
         if source is None:
             self.trim(from_left=True)
 
@@ -62,9 +65,20 @@ class DequeValue(ListValue):
     def get_attr(self, tx: Frame, name: str) -> Value:
         return tx.constant(self.maxlen) if name == "maxlen" else super().get_attr(tx, name)
 
+    def changed(self, tx: Frame) -> None:
+        self.moved = True
+        super().changed(tx)
+
     def replay(self, cg: Writer) -> None:
-        """Emit `obj.clear(); obj.extend([...])`."""
-        _ = self.items
+        """Emit `obj.clear(); obj.extend([...])`, or the items alone: what iterates over it may go on then."""
+        items = self.items
+        if not self.moved:
+            for index, item in enumerate(items):
+                cg.load(item)
+                cg.load(self)
+                cg.load_const(index)
+                cg.store_subscr()
+            return
         for name in ("clear", "extend"):
             cg.load_object(getattr(deque, name))
             cg.load(self)
@@ -162,6 +176,38 @@ def _getitem(self: DequeValue, tx: Frame, key: Value) -> Value:
     return self.item(index)
 
 
+@DEQUE("__setitem__")
+def _setitem(self: DequeValue, tx: Frame, key: Value, item: Value) -> Value:
+    index = index_of(tx, key)
+    if not -len(self) <= index < len(self):
+        return tx.raise_python(IndexError, "deque index out of range")
+    moved = self.moved
+    self.changed(tx)
+    self.moved = moved
+    self._items[index] = item
+    return none(tx)
+
+
+@DEQUE("__delitem__")
+def _delitem(self: DequeValue, tx: Frame, key: Value) -> Value:
+    index = index_of(tx, key)
+    if not -len(self) <= index < len(self):
+        return tx.raise_python(IndexError, "deque index out of range")
+    self.changed(tx)
+    del self._items[index]
+    return none(tx)
+
+
+@DEQUE("remove")
+def _remove(self: DequeValue, tx: Frame, wanted: Value) -> Value:
+    return tx.call(tx.wrap(containers.deque_remove, None), [self, wanted], {})
+
+
+@DEQUE("index")
+def _index(self: DequeValue, tx: Frame, *args: Value) -> Value:
+    return tx.call(tx.wrap(containers.deque_index, None), [self, *args], {})
+
+
 @DEQUE("copy", "__copy__")
 def _copy(self: DequeValue, tx: Frame) -> Value:
     return self.like(self.items)
@@ -170,9 +216,10 @@ def _copy(self: DequeValue, tx: Frame) -> Value:
 @constructs(deque)
 def _deque(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
     bound = kwargs.get("maxlen") or (args[1] if len(args) > 1 else None)
-    maxlen = None if bound is None or is_constant_equal(bound, None) else index_of(tx, bound, "maxlen")
-    items = iterators.items_of(tx, args[0]) if args else []
-    return DequeValue(items, maxlen)
+    maxlen = None if bound is None or is_constant_equal(bound, None) else constant_of(tx, bound, "maxlen")
+    fold(tx, deque, [(), maxlen])  # raises for what is no bound
+    iterable = kwargs.get("iterable") or (args[0] if args else None)
+    return DequeValue([] if iterable is None else iterators.items_of(tx, iterable), maxlen)
 
 
 @wraps(deque)

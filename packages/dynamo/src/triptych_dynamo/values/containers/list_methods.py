@@ -37,6 +37,13 @@ def _extend(self: ListValue, tx: Frame, iterable: Value) -> Value:
     return none(tx)
 
 
+@LIST("__init__")
+def _init(self: ListValue, tx: Frame, iterable: Value | None = None) -> Value:
+    """`obj.__init__(...)` once more."""
+    self.call_method(tx, "clear", [], {})
+    return none(tx) if iterable is None else self.call_method(tx, "extend", [iterable], {})
+
+
 @LIST("__iadd__")
 def _iadd(self: ListValue, tx: Frame, iterable: Value) -> Value:
     _extend(self, tx, iterable)

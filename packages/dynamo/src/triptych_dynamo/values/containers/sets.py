@@ -286,6 +286,15 @@ def _pop(self: SetValue, tx: Frame) -> Value:
     return item
 
 
+@SET("__init__")
+def _init(self: SetValue, tx: Frame, iterable: Value | None = None) -> Value:
+    """`obj.__init__(...)` once more; that of a frozen set does nothing."""
+    if self.cls is not set:
+        return none(tx)
+    _clear(self, tx)
+    return none(tx) if iterable is None else self.call_method(tx, "update", [iterable], {})
+
+
 @SET("clear")
 def _clear(self: SetValue, tx: Frame) -> Value:
     self.replace(tx, {})

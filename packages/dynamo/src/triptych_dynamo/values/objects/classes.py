@@ -17,7 +17,7 @@ from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.functions import MethodValue
 from triptych_dynamo.values.callables.pure import FROZEN_TYPES, call_pure, calls_argument
-from triptych_dynamo.values.common import ABSENT, fold, guard_lacks, lookup, none
+from triptych_dynamo.values.common import ABSENT, fits, fold, guard_lacks, lookup, none
 from triptych_dynamo.values.objects import instances, objects
 from triptych_dynamo.values.objects.arity import check_arity
 from triptych_dynamo.values.objects.objects import is_c_class
@@ -218,8 +218,10 @@ class ClassValue(Value):
             return self._compare(tx, name, args)
         for base in self.cls.__mro__:
             method = CLASS_METHODS.get((base, name))
-            if method is not None:
+            if method is not None and fits(method, tx, self, args, kwargs):
                 return method(tx, self, *args, **kwargs)
+            if method is not None:
+                return fold(tx, getattr(base, name), [()] * len(args), dict.fromkeys(kwargs, ()))  # raises
         if self.cls in _PURE_CLASSES or (name in _PURE_CLASS_METHODS and issubclass(self.cls, FROZEN_TYPES)):
             return call_pure(tx, getattr(self.cls, name), args, kwargs)
         return tx.unsupported("call", f"the class method {self.cls.__qualname__}.{name}, written in C")

@@ -302,7 +302,7 @@ class ObjectValue(Value):
         """A C method of a base class applied to this object: of the container's part, or of `object`."""
         if self.storage is not None and cls is not object:
             return self.storage.call_method(tx, name, args, kwargs)
-        if name in OBJECT:
+        if name in OBJECT and attributes.defines(cls, name) is attributes.defines(object, name):
             return OBJECT.run(self, tx, name, args, kwargs)
         return self.call_real(tx, cls, name, args, kwargs)
 
