@@ -84,3 +84,38 @@ def transform_of_module(x):
 @construct(X, nn.Linear(3, 3), {"weight": torch.ones(3, 3), "bias": torch.zeros(3)})
 def functional_call(x, module, weights):
     return func.functional_call(module, weights, (x,)), module(x)
+
+
+@construct(X)
+def linearize(x):
+    out, along = func.linearize(lambda y, d: (y.sin() * 2, {"s": (y * d["k"]).sum()}), x, {"k": x + 1})
+    _, plain = func.linearize(torch.sin, x)
+    texts = []
+    for tangents in ((torch.ones(3),), (x, x), (x.double(),)):
+        try:
+            plain(*tangents)
+        except RuntimeError as error:
+            texts.append(str(error))
+    return out, along(torch.ones_like(x), {"k": x}), along(x, {"k": x}), texts
+
+
+@construct(X, [], breaks="higher-order")
+def linearize_with_side_effects(x, seen):
+    def counted(y):
+        seen.append(1)
+        return y.sin()
+
+    out, along = func.linearize(counted, x)
+    return out, along(x), seen
+
+
+@construct(X)
+def functionalize(x):
+    def changes(y):
+        z = y.clone()
+        z.add_(1)
+        y.mul_(2)
+        return z.view(-1)
+
+    first, second = func.functionalize(changes)(x), func.functionalize(changes, remove="mutations_and_views")(x)
+    return first, second, x, torch.vmap(func.functionalize(lambda y: y.clone().add_(1)))(x)

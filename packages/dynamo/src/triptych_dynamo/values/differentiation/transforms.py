@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from triptych_dynamo._torch_compat import (
     enter_dual_level,
     exit_dual_level,
@@ -131,6 +133,19 @@ def _modelled(function: Any, model: Any) -> None:
 _modelled(transform_gradient, models.autograd_grad)
 if transform_wraps is not None:
     _modelled(transform_wraps, models.wraps_plainly)
+
+
+_modelled(torch.func.functionalize, models.functionalize)
+
+
+@builtin(torch.func.linearize)
+def _linearize(tx: Frame, func: Value, *primals: Value) -> Value:
+    """The model does not call the function as often as torch does: it must leave the program's objects alone."""
+    changes = tx.effects.count
+    result = tx.call(wrap_function(tx, models.linearize, None), [func, *primals], {})
+    if tx.effects.count != changes:
+        return tx.unsupported("higher-order", "torch.func.linearize of a function with side effects")
+    return result
 
 
 def _load_decompositions(tx: Frame) -> Value:
