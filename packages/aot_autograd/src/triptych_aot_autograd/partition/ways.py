@@ -146,8 +146,9 @@ def _of_log_softmax(node: Node) -> Way | None:
 
     def write(graph: Graph, find: Find) -> Node:
         call = _Writer(graph, node)
-        shifted = call(aten.sub.Tensor, call.as_type(find(x), kept[0].meta["val"].dtype), find(kept[0]))
-        return call.as_type(call(aten.sub.Tensor, shifted, find(kept[1])), dtype)
+        # Negative, so that this is not the difference whose powers were summed: as one value for both it would be stored.
+        below = call(aten.sub.Tensor, find(kept[0]), call.as_type(find(x), kept[0].meta["val"].dtype))
+        return call.as_type(call(aten.neg.default, call(aten.add.Tensor, below, find(kept[1]))), dtype)
 
     return Way(kept, (x,), write, always=True)
 
