@@ -7,6 +7,7 @@ import triptych_inductor
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from triptych_inductor import ArtifactError, InductorError
+from triptych_inductor.lowering import externs
 
 aten = torch.ops.aten
 DTYPES = [torch.float32, torch.float64, torch.bfloat16]
@@ -228,6 +229,20 @@ def test_products_of_one_matrix_are_one(biases, count, dtype):
     assert counts["concatenate_products"] == count
     calls = [line for line in compiled.source.splitlines() if "mm(" in line or "= _linear_pointwise(" in line]
     assert len(calls) == 3 - count
+
+
+@pytest.mark.parametrize("layout", ["never", "always"])
+def test_weights_are_laid_out_as_gpus_want_them(monkeypatch, layout):
+    """No kernel lays a constant weight out at a call."""
+    monkeypatch.setattr(externs, "OWN_LAYOUT", frozenset({"cpu"}))
+    first, second = seeded(nn.Conv2d(6, 5, 3), nn.Conv2d(5, 4, 2))
+    module = block(first, nn.ReLU(), second, nn.BatchNorm2d(4).eval(), nn.ReLU())
+    counts, compiled = check(module, torch.randn(IMAGE), channels_last=layout)
+    assert counts["pack_weights"] == (2 if layout == "always" else 0)
+    text = compiled.source[compiled.source.index("def call") :]
+    calls = [line for line in text.splitlines() if "convolution_" in line]
+    assert len(calls) == 2 and all(", constant" in line for line in calls)
+    assert len(compiled.kernels) == (3 if layout == "always" else 2)
 
 
 def test_products_that_leave_the_graph_have_memory_of_their_own():

@@ -2,7 +2,8 @@
 
 On CPUs oneDNN keeps weights in blocks: of an unpacked weight it makes them at each call. Convolutions are packed; of
 products those of half types and the large ones, while for smaller float32 products MKL on a weight of contiguous rows
-is the fastest (one thread, AVX-512: 0.8 of the time of a transposed one; packed 1.1).
+is the fastest (one thread, AVX-512: 0.8 of the time of a transposed one; packed 1.1). On GPUs tensor cores convolve
+channels-last: the weights of graphs that are laid out so are too, instead of by a kernel at each call.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import torch
 from torch.fx import Node
 
 from triptych_inductor.freezing.constants import Constants
+from triptych_inductor.lowering import externs
+from triptych_inductor.options import Options
+from triptych_inductor.passes.layout import is_convolution, wants_channels_last
 
 aten = torch.ops.aten
 LARGE = 1 << 21  # elements of a float32 weight from which on packing wins
@@ -35,15 +39,30 @@ CHECKS = {
 """dtype -> the operator that says whether the processor has it; "": all do."""
 
 
-def pack_weights(constants: Constants) -> int:
-    """In: a graph with constants. Out: calls on the CPU whose weight is constant read it in its best layout."""
+def pack_weights(constants: Constants, options: Options) -> int:
+    """In: a graph with constants. Out: calls whose weight is constant read it in their library's best layout."""
     count = 0
+    channels_last = wants_channels_last(constants.gm, options)
     for node in list(constants.graph.nodes):
         value = node.meta.get("val")
-        if node.op == "call_function" and isinstance(value, torch.Tensor) and value.device.type == "cpu":
+        if node.op != "call_function" or not isinstance(value, torch.Tensor):
+            continue
+        if value.device.type in externs.OWN_LAYOUT:
+            count += channels_last and is_convolution(node) and _lay_out_convolution(constants, node)
+        elif value.device.type == "cpu":
             rule = RULES.get(node.target)
             count += bool(rule is not None and rule(constants, node))
     return count
+
+
+def _lay_out_convolution(constants: Constants, node: Node) -> bool:
+    """Lay a constant weight out channels-last now, where a kernel would at each call."""
+    weight, form = constants.value(node.args[1]), torch.channels_last
+    if weight is None or node.args[6] or weight.is_contiguous(memory_format=form):
+        return False
+    made = constants.insert(weight.contiguous(memory_format=form), node)
+    node.args = (node.args[0], made, *node.args[2:])
+    return True
 
 
 def _convolution(constants: Constants, node: Node) -> bool:
