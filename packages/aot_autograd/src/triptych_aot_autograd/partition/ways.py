@@ -146,7 +146,7 @@ def _of_log_softmax(node: Node) -> Way | None:
 
     def write(graph: Graph, find: Find) -> Node:
         call = _Writer(graph, node)
-        # Negative, so that this is not the difference whose powers were summed: as one value for both it would be stored.
+        # Negative, so as not to be the difference whose powers were summed: one value for both would be stored.
         below = call(aten.sub.Tensor, find(kept[0]), call.as_type(find(x), kept[0].meta["val"].dtype))
         return call.as_type(call(aten.neg.default, call(aten.add.Tensor, below, find(kept[1]))), dtype)
 
