@@ -47,7 +47,11 @@ ROWS: dict[str, tuple[str, str]] = {
         "functions, methods, objects",
         "compile: every_kind_of_callable decorated_method_binds; rows: kinds_of_methods",
     ),
-    "1.2": ("decorator forms", "compile: decorator_with_and_without_parentheses"),
+    "1.2": (
+        "decorator forms",
+        "compile: decorator_with_and_without_parentheses classes_compile_the_calls_of_their_instances "
+        "kinds_of_methods_stay_what_they_are",
+    ),
     "1.3": (
         "compiled modules",
         "modules: class_and_keys parameters_are_shared attributes_go_both_ways deepcopy_is_compiled_and_separate "
@@ -222,7 +226,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "host": ("torch.compile as host, and pairings", "pairings: pairing every_backend_under_our_front_end"),
     "seeing": (
         "command line, logs, folder, profiles, progress",
-        "cli: env_prints_versions; seeing: explain report mistakes_on_the_command_line cache_commands "
+        "cli: env_prints_versions version; seeing: explain report mistakes_on_the_command_line cache_commands "
         "each_artifact_is_logged_when_asked_for the_environment_variable debug_folder regions_and_kernels_in_profiles "
         "progress_is_shown_late_and_on_terminals_alone a_compilation_that_takes_long_is_shown",
     ),

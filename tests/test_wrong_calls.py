@@ -115,7 +115,7 @@ WRONG = {
         compiled(options={"fuson": True}), errors.InvalidOptionError, "'fuson'", "did you mean 'fusion'"
     ),
     "option of a wrong type": Wrong(
-        compiled(options={"fusion": 1}), errors.InvalidOptionError, "fusion", "should be bool"
+        compiled(options={"fusion": 1}), errors.InvalidOptionError, "'fusion'", "is a bool, which 1 is not"
     ),
     "options that are no mapping": Wrong(
         compiled(options=["fusion"]), TypeError, "list", "a mapping of names to values"
@@ -137,6 +137,17 @@ WRONG = {
         compiled(shapes_spec={}, dynamic_shapes={}), errors.InvalidOptionError, "shapes_spec", "give one of them"
     ),
     "a class": Wrong(lambda: triptych.compile(torch.nn.Linear), TypeError, "Linear", "function, method, module"),
+    "a class without calls": Wrong(lambda: triptych.compile(Wrong), TypeError, "Wrong", "function, method, module"),
+    "a number in the graph": Wrong(
+        lambda: compiler.allow_in_graph(3), TypeError, "allow_in_graph", "takes a function, not 3"
+    ),
+    "a constant for a function": Wrong(
+        lambda: compiler.assume_constant_result(None), TypeError, "assume_constant_result", "a function"
+    ),
+    "a stance in compiled code": Wrong(
+        called(lambda x: (compiler.set_stance("default"), x + 1)[1], fullgraph=True),
+        *(triptych_dynamo.GraphBreakError, "set_stance", "outside the compiled region"),
+    ),
     "a number": Wrong(lambda: triptych.compile(5), TypeError, "5", "function, method, module"),
     # when it is called
     "a branch on data": Wrong(

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+import triptych
 from triptych import __main__ as cli
 
 
@@ -12,6 +14,12 @@ def test_env_prints_versions(capsys):
     assert "torch" in text and "triptych-dynamo" in text and "C++ compiler" in text
 
 
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["--version"])
+    assert stopped.value.code == 0 and capsys.readouterr().out == f"triptych {triptych.__version__}\n"
+
+
 def test_importing_imports_no_stage():
     program = "import sys, triptych; print([m for m in sys.modules if m.startswith(('triptych_', 'torch', 'sympy'))])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -19,7 +27,6 @@ def test_importing_imports_no_stage():
 
 
 def test_all_names_exist():
-    import triptych
     from triptych import compiler
 
     for module in (triptych, compiler):

@@ -82,6 +82,65 @@ def test_decorated_method_binds():
     torch.testing.assert_close(Thing().add(torch.ones(2)), torch.full((2,), 3.0))
 
 
+def test_classes_compile_the_calls_of_their_instances():
+    counts = []
+
+    def backend(gm, inputs):
+        counts.append(gm)
+        return gm.forward
+
+    @triptych.compile(backend=backend)
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    @triptych.compile(backend=backend, fullgraph=True)
+    class Times:
+        def __init__(self, factor):
+            self.factor = factor
+
+        def __call__(self, x):
+            return x * self.factor
+
+    x, first, second = torch.ones(2, 3), Net(), Net()
+    for net in (first, second, copy.deepcopy(first)):
+        assert type(net) is Net and torch.equal(net(x), net.forward(x))
+    assert len(counts) == 1 and list(first.state_dict()) == ["linear.weight", "linear.bias"]
+    assert torch.equal(Times(3.0)(x), x * 3)
+    counts.clear()
+    outer = triptych.compile(lambda x: Times(2.0)(second(first(x))), backend=backend, fullgraph=True)
+    assert torch.equal(outer(x), second.forward(first.forward(x)) * 2) and len(counts) == 1
+
+
+def test_kinds_of_methods_stay_what_they_are():
+    class Holder:
+        @triptych.compile(backend="eager")
+        @staticmethod
+        def plain(x):
+            return x + 2
+
+        @triptych.compile(backend="eager")
+        @classmethod
+        def named(cls, x):
+            return x + len(cls.__name__)
+
+        @triptych.compile(backend="eager")
+        def own(self, x):
+            return x + 1
+
+    x = torch.ones(2)
+    for holder in (Holder, Holder()):
+        assert holder.plain(x).tolist() == [3, 3] and holder.named(x).tolist() == [7, 7]
+    inside = triptych.compile(
+        lambda holder, x: holder.own(holder.plain(holder.named(x))), backend="eager", fullgraph=True
+    )
+    assert inside(Holder(), x).tolist() == [10, 10] and len(triptych.report(inside).graphs) == 1
+
+
 def test_signature_and_documentation_are_kept():
     compiled = triptych.compile(shift, backend="eager")
     assert inspect.signature(compiled) == inspect.signature(shift)
@@ -171,6 +230,7 @@ def test_names():
 def test_list_backends():
     assert "inductor" in triptych.compiler.list_backends()
     assert "eager" not in triptych.compiler.list_backends()
+    assert triptych.compiler.list_backends("debug") == triptych.compiler.list_backends(("debug",))
     assert {"inductor", "eager", "aot_eager", "triptych"} <= set(triptych.compiler.list_backends(()))
 
 

@@ -73,6 +73,7 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(prog="triptych", description="Tools around triptych.compile.")
+    made.add_argument("--version", action="version", version=f"triptych {_version('triptych')}")
     commands = made.add_subparsers(dest="command", required=True)
     add = commands.add_parser("env", help="print versions and facts about this machine, for a bug report")
     add.set_defaults(run=env)

@@ -63,13 +63,13 @@ def set_default_backend(backend: str | Backend | None) -> None:
     _default.set(chosen)
 
 
-def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
+def list_backends(exclude_tags: Sequence[str] | str | None = ("debug", "experimental")) -> list[str]:
     """Names that `backend=` takes, sorted.
 
-    exclude_tags: leaves out backends with one of these tags, and those that cannot be used here because their package
-        is not installed. () or None: every name there is.
+    exclude_tags: leaves out backends with one of these tags (or this one), and those that cannot be used here because
+        their package is not installed. () or None: every name there is.
     """
-    hidden = set(exclude_tags or ())
+    hidden = {exclude_tags} if isinstance(exclude_tags, str) else set(exclude_tags or ())
     ours = {name for name, row in TABLE.items() if not hidden or not (hidden & set(row.tags) or row.missing)}
     others = set(triptych_dynamo.list_backends(exclude_tags=tuple(hidden))) - TABLE.keys() - ALIASES.keys()
     return sorted(ours | others)

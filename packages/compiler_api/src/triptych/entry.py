@@ -47,7 +47,8 @@ def compile(
     (dtype, number of dimensions, a Python value that the program branched on). A size that changes becomes symbolic.
 
     model: a function, bound method, module or other callable; None makes a decorator. A module gives a compiled module
-        of the same class that shares its parameters, attributes and `state_dict`; `model` itself stays as it was.
+        of the same class that shares its parameters, attributes and `state_dict`; `model` itself stays as it was. A
+        class of the program is given back itself, and calls of its instances are compiled.
     fullgraph: a part that cannot be captured is an error with its place and reason, instead of running eagerly.
     dynamic: True makes sizes symbolic from the first call, False never; None when a size changed.
     backend: a name (`triptych.compiler.list_backends()`) or a callable `(gm, example_inputs) -> callable`.
@@ -88,9 +89,15 @@ def compile(
 def _compile(model: Any, settings: Settings) -> Any:
     support.check_python()
     logs.configure()
-    if isinstance(model, type) or not callable(model):
+    kind = next((kind for kind in (classmethod, staticmethod) if isinstance(model, kind)), None)
+    if kind is not None:
+        return kind(_compile(model.__func__, settings))
+    if not callable(model) or (isinstance(model, type) and not _has_calls_to_compile(model)):
         raise TypeError(f"triptych.compile takes a function, method, module or other callable, not {model!r}")
     if settings.disable:
+        return model
+    if isinstance(model, type):  # as a decorator: calls of its instances
+        model.__call__ = _compile(model.__call__, settings)  # type: ignore[method-assign]
         return model
     report = Report(settings.name or _name_of(model))
     optimize = _optimizer(settings, report)
@@ -100,6 +107,11 @@ def _compile(model: Any, settings: Settings) -> Any:
         forward = functools.partial(_aot_compile_method, original.forward, settings)
         return modules.twin(original, optimize(original.__call__), again, report, forward)
     return optimize(model)
+
+
+def _has_calls_to_compile(cls: type) -> bool:
+    """Whether instances can be called; classes of torch itself, which other code uses, are not changed."""
+    return cls.__module__.partition(".")[0] != "torch" and any("__call__" in vars(base) for base in cls.__mro__)
 
 
 def _name_of(model: Any) -> str:

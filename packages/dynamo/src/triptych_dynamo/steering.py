@@ -54,8 +54,14 @@ def allow_in_graph(fn: Any) -> Any:
     """
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(item) for item in fn]
+    _check_function("allow_in_graph", fn)
     mark(fn, "in_graph")
     return fn
+
+
+def _check_function(what: str, fn: Any) -> None:
+    if not callable(fn):
+        raise TypeError(f"{what} takes a function, not {fn!r}")
 
 
 def disallow_in_graph(fn: Any) -> Any:
@@ -86,6 +92,7 @@ def assume_constant_result(fn: Any) -> Any:
 
     Gives `fn` back.
     """
+    _check_function("assume_constant_result", fn)
     mark(fn, "constant_result")
     return fn
 

@@ -70,14 +70,12 @@ class Options:
             if name not in hints:
                 close = difflib.get_close_matches(name, hints, 1)
                 suggestion = f"; did you mean {close[0]!r}?" if close else ""
-                raise OptionsError(f"Unexpected optimization option {key}, known options are {list(hints)}{suggestion}")
+                raise OptionsError(f"unknown option {key!r}{suggestion or f': known are {list(hints)}'}")
             wanted = typing.get_origin(hints[name]) or hints[name]
             if wanted is tuple and isinstance(value, list):
                 value = tuple(value)
             if type(value) is not wanted:
-                raise OptionsError(
-                    f"Unexpected type of attr {key}, got {type(value).__name__} should be {wanted.__name__}"
-                )
+                raise OptionsError(f"the option {key!r} is a {wanted.__name__}, which {value!r} is not")
             chosen[name] = value
         return Options(**chosen)
 

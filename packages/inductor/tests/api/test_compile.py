@@ -166,7 +166,7 @@ def test_options():
     assert triptych_inductor.list_mode_options("default") == {}
     with pytest.raises(OptionsError, match="did you mean 'fusion'"):
         Options.make({"fuson": True})
-    with pytest.raises(OptionsError, match="should be bool"):
+    with pytest.raises(OptionsError, match="is a bool, which"):
         Options.make({"fusion": 3})
     with pytest.raises(OptionsError, match="Unrecognized mode=fast"):
         triptych_inductor.list_mode_options("fast")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import triptych_dynamo
+from triptych_dynamo.steering import mark
 
 from triptych import backends
 from triptych.reports import Report
@@ -47,6 +48,7 @@ class set_stance(triptych_dynamo.set_stance):  # noqa: N801  (called like a func
         )
 
 
+mark(set_stance, "forbidden", "set_stance changes how compiled code runs: call it outside the compiled region")
 _made: dict[str, Callable[..., Any]] = {}
 
 
