@@ -231,3 +231,26 @@ def cached_functions(x):
 @construct(X, [(1, 2), (3, 4)])
 def iterator_argument_of_lists(x, pairs):
     return [a + b for a, b in pairs], {k: v for k, v in pairs}
+
+
+@construct(X, {0, 8, 16}, set(range(40)), {1, 2})
+def order_of_sets_that_changed(x, given, large, cleared):
+    s = set(range(20))
+    for i in range(15):
+        s.discard(i)
+    s |= {64, 32, 0, 8}
+    t, u = {8, 0}, {0, 8}
+    both, copied = t | u, t.copy()
+    copied.discard(8)
+    copied.update([16, 8])
+    given.discard(0)
+    given.add(24)
+    given.add(0)
+    for i in range(35):
+        large.remove(i)
+    large |= {64, 128, 0}
+    cleared.clear()
+    cleared.update([9, 1, 17])
+    made = [list(t), list(u), list(both), list(copied), repr(copied), list(t & {16, 8, 0}), list({1, 9} ^ {17, 1})]
+    popped = [s.pop() for _ in range(3)], list(s), list(set(s)), list(frozenset(copied)), given.pop()
+    return x, made, popped, list(given), list(large), list(cleared)

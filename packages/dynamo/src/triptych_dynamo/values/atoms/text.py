@@ -29,7 +29,7 @@ def text_of(tx: Frame, value: Value, method: str) -> str:
     specialize = getattr(value, "specialize", None)
     if specialize is not None:
         value = specialize(tx)
-    if is_scalar(value) or value.is_constant():
+    if is_scalar(value) or (value.is_constant() and not isinstance(value, SetValue)):
         obj = value.as_constant()
         return str(obj) if method == "__str__" else repr(obj)
     if isinstance(value, ExceptionValue) and not isinstance(attributes.defines(value.cls, method), FunctionType):
@@ -82,7 +82,7 @@ def _default_dict(tx: Frame, value: DictValue) -> str:
 
 
 def _set(tx: Frame, value: SetValue) -> str:
-    inner = "{" + ", ".join(_texts(tx, value.ordered())) + "}"
+    inner = "{" + ", ".join(_texts(tx, value.iterate(tx))) + "}"
     if value.cls is set:
         return inner if value.members else "set()"
     return f"frozenset({inner if value.members else ''})"

@@ -1,7 +1,7 @@
 """`set` and `frozenset`: members found by the stand-in of their value.
 
-A set of constants iterates in the order of a real set with these members, which hashes decide; other members come in
-the order in which they were added.
+A set of constants iterates in the order of a real set (see `set_order`); other members come in the order in which they
+were added.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.sources import Source
+from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import MethodTable, builds_literal, literal, needs_fields, none, origin_of
-from triptych_dynamo.values.containers import iterators
+from triptych_dynamo.values.containers import iterators, set_order
 from triptych_dynamo.values.containers.hashing import check_key, hold, member_of
 from triptych_dynamo.values.registry import wraps
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
 
 SET = MethodTable()
+Members = dict[Any, Value]
 _MUTATORS = frozenset(
     "add discard remove pop clear update difference_update intersection_update symmetric_difference_update "
     "__iand__ __ior__ __isub__ __ixor__".split()
@@ -37,6 +40,9 @@ class SetValue(Value):
         self.cls = cls
         self.owner: Value | None = None
         self.members: dict[Any, Value] = {}
+        self.table: Any = None  # see `set_order`
+        self.steps: list[tuple[str, Value]] | None = []  # of a set of the program; None: too many
+        self.found: tuple[Any, ...] | None = None  # the members of a set of the program, in its order
         self.made_here = source is None  # or changed here: the real order is not known
         for item in items:
             self.members.setdefault(item.as_constant(), item)
@@ -61,7 +67,7 @@ class SetValue(Value):
         return all(item.is_constant() for item in self.members.values())
 
     def as_constant(self) -> Any:
-        return self.cls(item.as_constant() for item in self.members.values())
+        return self.cls(item.as_constant() for item in set_order.rebuilt(self))
 
     def truth(self, tx: Frame) -> bool:
         return bool(self.members)
@@ -72,16 +78,19 @@ class SetValue(Value):
         return frozenset(self.members)
 
     def iterate(self, tx: Frame) -> Iterator[Value]:
+        self.guard_order(tx)
         return iter(self.ordered())
 
     def ordered(self) -> list[Value]:
         """The members in the order of iteration."""
-        if not self.made_here or not self.is_constant():
-            return list(self.members.values())
-        table: set[Any] = set()
-        for mark in self.members:
-            table.add(mark)
-        return [self.members[mark] for mark in table]
+        table = set_order.table_of(self) if self.made_here else None
+        return list(self.members.values()) if table is None else [self.members[mark] for mark in table]
+
+    def guard_order(self, tx: Frame) -> None:
+        """Sets of the same members may iterate in different orders: this one's counts."""
+        if self.source is not None and self.found is not None and len(self.found) > 1:
+            fact = PythonFact(set_order.HasOrder(self.found), f"{self.source} iterates in this order")
+            tx.guard("python", self.source, fact)
 
     def get_attr(self, tx: Frame, name: str) -> Value:
         return BuiltinMethodValue(self, name) if hasattr(self.cls, name) else super().get_attr(tx, name)
@@ -91,15 +100,39 @@ class SetValue(Value):
             return tx.raise_python(AttributeError, f"'frozenset' object has no attribute '{name}'")
         return SET.run(self, tx, name, args, kwargs)
 
-    def replace(self, tx: Frame, members: dict[Any, Value]) -> None:
+    def replace(self, tx: Frame, members: dict[Any, Value], table: Any = None) -> None:
         """Set the members in place."""
+        if self.source is not None:
+            self._note_steps(members)
+        self.table = set_order.changed(self, members) if table is None else table
         self.members = members
         self.made_here = True
         if self.source is not None:
             tx.effects.mutated(self.this)
 
+    def _note_steps(self, members: dict[Any, Value]) -> None:
+        """Keep what is done to the set, which its order depends on, unless that is much more than what is in it."""
+        if not members:
+            self.steps = [("clear", ConstantValue(None))]
+        elif self.steps is not None:
+            done = [("discard", item) for mark, item in self.members.items() if mark not in members]
+            done += [("add", item) for mark, item in members.items() if mark not in self.members]
+            self.steps += done
+            if len(self.steps) > 2 * len(members) + 8 or not all(item.is_constant() for _, item in done):
+                self.steps = None
+
     def replay(self, cg: Writer) -> None:
-        """Emit `obj.clear(); obj.update([...])`."""
+        """Emit what was done, or `obj.clear(); obj.update([...])`."""
+        steps = self.steps if self.source is not None else None
+        for name, item in steps or ():
+            cg.load_object(getattr(set, name))
+            cg.load(self.this)
+            if name != "clear":
+                cg.load(item)
+            cg.call(1 if name == "clear" else 2)
+            cg.pop()
+        if steps is not None:
+            return
         cg.load_object(set.clear)
         cg.load(self.this)
         cg.call(1)
@@ -115,7 +148,7 @@ class SetValue(Value):
         cg.pop()
 
     def _load_list(self, cg: Writer) -> None:
-        for item in self.members.values():
+        for item in set_order.rebuilt(self):
             cg.load(item)
         cg.build("LIST", len(self.members))
 
@@ -147,12 +180,15 @@ def make_set(tx: Frame, cls: type, iterable: Value | None) -> SetValue:
     result = SetValue((), cls=cls)
     if iterable is not None:
         result.members = members_of(tx, iterable)
+        table = _table(tx, iterable, result.members)
+        result.table = None if table is None else set(table)
     return result
 
 
-def _derived(self: SetValue, members: dict[Any, Value]) -> SetValue:
+def _derived(self: SetValue, members: dict[Any, Value], table: Any = None) -> SetValue:
     result = SetValue((), cls=self.cls)
     result.members = members
+    result.table = None if table is None else set(table)
     return result
 
 
@@ -180,26 +216,35 @@ _ALGEBRA = {
 }
 
 
+def _table(tx: Frame, value: Value, members: Members) -> Any:
+    """The other operand of a real method."""
+    if isinstance(value, SetValue):
+        value.guard_order(tx)
+        return set_order.table_of(value)
+    return list(members) if set_order.are_constant(members) else None
+
+
 def _algebra(name: str) -> None:
     stem, update_name, combine = _ALGEBRA[name]
 
-    def method(self: SetValue, tx: Frame, *others: Value) -> Value:
-        members = dict(self.members)
+    def all_of(self: SetValue, tx: Frame, others: tuple[Value, ...]) -> tuple[Members, Any]:
+        members, tables = dict(self.members), []
         for other in others:
-            members = combine(members, members_of(tx, other))
-        return _derived(self, members)
+            found = members_of(tx, other)
+            tables.append(_table(tx, other, found))
+            members = combine(members, found)
+        return members, set_order.combined(name, self, None, tables)
+
+    def method(self: SetValue, tx: Frame, *others: Value) -> Value:
+        return _derived(self, *all_of(self, tx, others))
 
     def update(self: SetValue, tx: Frame, *others: Value) -> Value:
-        members = dict(self.members)
         for other in others:
-            members = combine(members, members_of(tx, other))
-        self.replace(tx, members)
+            self.replace(tx, combine(dict(self.members), members_of(tx, other)))
         return none(tx)
 
     def operator(self: SetValue, tx: Frame, other: Value) -> Value:
-        if not is_set_like(other):
-            return tx.constant(NotImplemented)
-        return _derived(self, combine(dict(self.members), members_of(tx, other)))
+        return _derived(self, *all_of(self, tx, (other,))) if is_set_like(other) else tx.constant(NotImplemented)
 
     def inplace(self: SetValue, tx: Frame, other: Value) -> Value:
         if not is_set_like(other):
@@ -210,7 +255,10 @@ def _algebra(name: str) -> None:
     def reflected(self: SetValue, tx: Frame, other: Value) -> Value:
         if not is_set_like(other):
             return tx.constant(NotImplemented)
-        return _derived(self, combine(members_of(tx, other), dict(self.members)))
+        found = members_of(tx, other)
+        known = other if isinstance(other, SetValue) else None
+        table = set_order.combined(name, known, found, [_table(tx, self, self.members)])
+        return _derived(self, combine(found, dict(self.members)), table)
 
     SET(name)(method)
     SET(update_name)(update)
@@ -246,7 +294,7 @@ def _iter(self: SetValue, tx: Frame) -> Value:
         if len(self.members) != size:
             tx.raise_python(RuntimeError, "Set changed size during iteration")
 
-    return iterators.SnapshotIterator(self.ordered(), type(iter(set())), check)
+    return iterators.SnapshotIterator(list(self.iterate(tx)), type(iter(set())), check)
 
 
 @SET("add")
@@ -281,8 +329,10 @@ def _remove(self: SetValue, tx: Frame, item: Value) -> Value:
 def _pop(self: SetValue, tx: Frame) -> Value:
     if not self.members:
         return tx.raise_python(KeyError, "pop from an empty set")
-    item = self.ordered()[0]
-    self.replace(tx, {mark: member for mark, member in self.members.items() if member is not item})
+    self.guard_order(tx)
+    table = set_order.table_of(self)
+    item = next(iter(self.members.values())) if table is None else self.members[table.pop()]
+    self.replace(tx, {mark: member for mark, member in self.members.items() if member is not item}, table)
     return item
 
 
@@ -303,7 +353,7 @@ def _clear(self: SetValue, tx: Frame) -> Value:
 
 @SET("copy", "__copy__")
 def _copy(self: SetValue, tx: Frame) -> Value:
-    return self if self.cls is frozenset else _derived(self, dict(self.members))
+    return self if self.cls is frozenset else _derived(self, dict(self.members), _table(tx, self, self.members))
 
 
 @SET("isdisjoint")
@@ -343,6 +393,7 @@ def wrap_set(tx: Frame, obj: Any, source: Source | None) -> Value:
     value = SetValue((), source, type(obj))
     for item in obj:
         value.members[item] = tx.constant(item)
+    value.found, value.table = tuple(obj), set_order.copied(obj)
     return value
 
 
