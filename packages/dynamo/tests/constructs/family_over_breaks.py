@@ -156,3 +156,38 @@ def gradients_behind_a_break_with_them(w):
             triptych_dynamo.graph_break()
             z = z * w
     return y, z
+
+
+def _filled(items):
+    triptych_dynamo.graph_break()
+    items += [1, 2, 3]
+    return items
+
+
+@construct(X, breaks="explicit")
+def iterators_of_what_was_filled_before_a_break(x):
+    log = []
+    for kind in (iter, reversed):
+        for item in kind(_filled([])):
+            triptych_dynamo.graph_break()
+            log.append(item)
+    for item in _filled(deque()):
+        triptych_dynamo.graph_break()
+        log.append(item)
+    for item in reversed(_filled(deque())):
+        triptych_dynamo.graph_break()
+        log.append(item)
+    return log, x + 1
+
+
+@construct(X, [], [4], breaks="explicit")
+def iterators_over_lists_that_the_graph_fills(x, items, others):
+    steps = iter(items)
+    items += [1, 2, 3]
+    next(steps)
+    next(steps)
+    others += [5, 6]
+    back = reversed(others)
+    next(back)
+    triptych_dynamo.graph_break()
+    return x + 1, list(steps), list(back), items, others

@@ -59,6 +59,7 @@ class Writer:
         self._bound: dict[Value, list[Instruction]] = {}
         self._building: set[Value] = set()
         self._later: dict[Any, None] = {}
+        self._last: dict[Any, None] = {}
         self._collecting: dict[Value, None] | None = None
         self._names = 0
 
@@ -109,7 +110,7 @@ class Writer:
         self._building.discard(value)
         single = len(self.code) == before + 1 and self.code[-1].opname == "LOAD_FAST"
         shared = self._known is None or self._known.values.get(value, 0) > 1
-        if value in self._later or (shared and not single):
+        if value in self._later or value in self._last or (shared and not single):
             self._keep(value)
 
     def _keep(self, value: Value) -> None:
@@ -159,6 +160,10 @@ class Writer:
         """`value.replay(cg)` is called once everything is rebuilt: for objects whose content may lead back to them."""
         self._later[value] = None
 
+    def last(self, value: Value) -> None:
+        """As `later`, behind all effects: for iterators at a place of a container that the effects fill."""
+        self._last[value] = None
+
     def cannot_rebuild(self, kind: str, text: str) -> NoReturn:
         """A value that code cannot build again."""
         raise Unsupported(kind, text)
@@ -176,14 +181,16 @@ class Writer:
             self.prepare(value)
         done: dict[Any, None] = {}
         while True:
-            todo = [item for item in [*self.trace.effects.changed(), *self._later] if item not in done]
+            waiting = [*self.trace.effects.changed(), *self._later, *self._last]
+            todo = [item for item in waiting if item not in done]
             if not todo:
                 break
             for item in todo:
                 done[item] = None
                 for needed in self._needs(item):
                     self.prepare(needed)
-        for item in [*self._later, *(item for item in done if item not in self._later)]:  # keys are hashed by fields
+        changed = [item for item in done if item not in self._later and item not in self._last]
+        for item in [*self._later, *changed, *self._last]:  # keys are hashed by fields
             if self._known is not None and _SIDE_EFFECTS.isEnabledFor(logging.INFO):
                 _SIDE_EFFECTS.info("replayed: %s", item)
             item.replay(self)
@@ -202,7 +209,7 @@ class Writer:
     @property
     def has_later(self) -> bool:
         """Whether a rebuilt value waits for its content."""
-        return bool(self._later)
+        return bool(self._later or self._last)
 
     # -- instructions that values use --------------------------------------------------------------------------------
     def load_const(self, obj: Any) -> None:

@@ -107,27 +107,55 @@ class SequenceIterator(IteratorValue):
 
     def reconstruct(self, cg: Writer) -> None:
         if self.exhausted:
-            return _reconstruct_rest(cg, [])
-        if self.cls is _DEQUE_ITERATOR:  # has no `__setstate__`, but may start anywhere
-            cg.load_object(self.cls)
-            cg.load(self.sequence)
-            cg.load_const(self.index)
-            cg.call(2)
-            return None
-        _reconstruct_at(cg, iter, self.sequence, self.index)
-        return None
+            _reconstruct_rest(cg, [])
+        elif self.cls is not _DEQUE_ITERATOR:
+            _reconstruct_at(cg, iter, self, self.index)
+        elif _is_filled_later(cg, self.sequence):
+            _reconstruct_rest(cg, self.sequence.items[self.index :])
+        else:
+            _reconstruct_deque_iterator(cg, self, self.index)
+
+    def replay(self, cg: Writer) -> None:
+        _set_position(cg, self, self.index)
 
 
-def _reconstruct_at(cg: Writer, function: Any, sequence: Value, index: int) -> None:
-    """Emit `function(sequence)`, an iterator that is set to a position."""
+def _is_filled_later(cg: Writer, sequence: Any) -> bool:
+    """Whether effects replace the items: an iterator is made before, over what there was."""
+    moves = sequence.source is not None and getattr(sequence, "moved", True)  # a deque's items may stay in place
+    return moves and any(item is sequence.this for item in cg.trace.effects.changed())
+
+
+def _reconstruct_at(cg: Writer, function: Any, iterator: Any, index: int) -> None:
+    """Emit `function(sequence)`, set to a position, which the sequence must have by then."""
     cg.load_object(function)
-    cg.load(sequence)
+    cg.load(iterator.sequence)
     cg.call(1)
-    cg.copy()
+    if _is_filled_later(cg, iterator.sequence):
+        cg.last(iterator)
+    else:
+        cg.copy()
+        _emit_position(cg, index)
+
+
+def _set_position(cg: Writer, iterator: Value, index: int) -> None:
+    cg.load(iterator)
+    _emit_position(cg, index)
+
+
+def _emit_position(cg: Writer, index: int) -> None:
+    """`iterator ->`."""
     cg.load_attr("__setstate__")
     cg.load_const(index)
     cg.call(1)
     cg.pop()
+
+
+def _reconstruct_deque_iterator(cg: Writer, iterator: Any, steps: int) -> None:
+    """Emit one that has made its first steps: the class takes their number, and has no `__setstate__`."""
+    cg.load_object(iterator.cls)
+    cg.load(iterator.sequence)
+    cg.load_const(steps)
+    cg.call(2)
 
 
 _DEQUE_REVERSED: type = type(reversed(collections.deque()))
@@ -156,13 +184,15 @@ class ReverseIterator(IteratorValue):
             cg.load_object(self.sequence.family())
             cg.call(0)
             cg.call(1)
-        elif self.cls is _DEQUE_REVERSED:  # has no `__setstate__`, but may start anywhere
-            cg.load_object(self.cls)
-            cg.load(self.sequence)
-            cg.load_const(len(self.sequence) - 1 - self.index)
-            cg.call(2)
+        elif self.cls is not _DEQUE_REVERSED:
+            _reconstruct_at(cg, reversed, self, self.index)
+        elif _is_filled_later(cg, self.sequence):
+            _reconstruct_rest(cg, self.sequence.items[self.index :: -1])
         else:
-            _reconstruct_at(cg, reversed, self.sequence, self.index)
+            _reconstruct_deque_iterator(cg, self, len(self.sequence) - 1 - self.index)
+
+    def replay(self, cg: Writer) -> None:
+        _set_position(cg, self, self.index)
 
 
 class ReverseByIndex(IteratorValue):
@@ -197,7 +227,13 @@ class ReverseByIndex(IteratorValue):
             cg.load_const(())
             cg.call(1)
         else:
-            _reconstruct_at(cg, reversed, self.sequence, self.index)
+            cg.load_object(reversed)
+            cg.load(self.sequence)
+            cg.call(1)
+            cg.last(self)
+
+    def replay(self, cg: Writer) -> None:
+        _set_position(cg, self, self.index)
 
 
 def _count(numbers: range) -> int:
