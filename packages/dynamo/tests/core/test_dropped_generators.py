@@ -128,6 +128,38 @@ def left_loop(x, log, make):
     log.append(3)
 
 
+def named(t, log, name):
+    try:
+        yield t
+    finally:
+        log.append(name)
+
+
+def two_at_the_end(x, log):
+    first, second = named(x, log, "first"), named(x, log, "second")
+    log.append((next(first), next(second)))
+    say(log, 1)
+
+
+def two_over_a_break(x, log):
+    kept = named(x, log, "first")
+    log.append(next(kept))
+    say(log, 1)
+    behind = named(x + 1, log, "second")
+    log.append(next(behind))
+
+
+def three_in_the_order_of_variables(x, log):
+    second = first = third = None
+    first, second = named(x, log, "first"), named(x, log, "second")
+    next(second), next(first)
+    say(log, 1)
+    third = named(x + 1, log, "third")
+    log.append(next(third))
+    say(log, 2)
+    log.append(x + 1)
+
+
 PROGRAMS = [
     *(held_to_the_end, in_a_block, behind_finally, deleted, set_anew, held_twice, in_a_loop, in_a_callee),
     *(beside_a_handler, beside_a_break_and_handler, left_loop),
@@ -148,6 +180,14 @@ def test_the_end_runs_when_it_does_in_plain_python(program, make):
     program(torch.ones(1), plain, make)
     triptych_dynamo.optimize("eager")(program)(torch.ones(1), compiled, make)
     assert compiled == plain and "closed" in plain
+
+
+@pytest.mark.parametrize("program", [two_at_the_end, two_over_a_break, three_in_the_order_of_variables])
+def test_several_end_in_the_order_of_the_variables(program):
+    plain, compiled = [], []
+    program(torch.ones(1), plain)
+    triptych_dynamo.optimize("eager")(program)(torch.ones(1), compiled)
+    assert compiled == plain and {"first", "second"} <= set(plain[-3:])
 
 
 def test_an_iterator_of_a_deque_goes_on_behind_a_break():

@@ -1,11 +1,22 @@
 """Calls whose types a kernel refuses raise in compiled code what they raise in plain Python; others are captured."""
 
+import operator
+
 import pytest
 import torch
 import torch.nn.functional as F
 import triptych_dynamo
 
 X = torch.ones(4, 3)
+
+
+def written(write):
+    """A tensor of the program's own behind a write."""
+    m = torch.arange(12.0).reshape(4, 3) + X
+    write(m)
+    return m
+
+
 WHOLE = torch.arange(12).reshape(4, 3)
 MASK = X > 0
 
@@ -28,8 +39,25 @@ REFUSED = {
     "a loss of two types": lambda: F.binary_cross_entropy(X, WHOLE),
     "a write of another type": lambda: WHOLE.clone().add_(1.5),
     "an integer division with addcdiv": lambda: torch.addcdiv(WHOLE, WHOLE, WHOLE + 1),
+    "a sum with a row of its own": lambda: written(lambda m: m.add_(m[0])),
+    "the same as a statement": lambda: written(lambda m: operator.iadd(m, m.view(m.size())[0])),
+    "a copy of a row": lambda: written(lambda m: m.copy_(m[0])),
+    "an item set to a row of its own": lambda: written(lambda m: operator.setitem(m, slice(1, None), m[:3])),
+    "a write to repeated elements": lambda: written(lambda m: m[0].expand(4, 3).mul_(2)),
+    "a copy to repeated elements": lambda: written(lambda m: m[0].expand(4, 3).copy_(X)),
+    "rows added to themselves": lambda: written(lambda m: m.index_add_(0, torch.tensor([0]), m[:1])),
+    "an out= that is half of the operand": lambda: written(lambda m: torch.add(m[:3], 1, out=m[1:])),
+    "a product with a row behind a factor": lambda: written(lambda m: m.addcmul_(m[0], X)),
 }
 TAKEN = {
+    "writes with parts that torch takes": lambda: (
+        written(lambda m: m.add_(m)),
+        written(lambda m: m[:2].add_(m[2:])),
+        written(lambda m: m[:, 1:].add_(m[:, 2:])),
+        written(lambda m: m.add_(m[0].clone())),
+        written(lambda m: m.fill_(m[0, 0])),
+        written(lambda m: m[0].expand(4, 3).add(m)),
+    ),
     "masks": lambda: (MASK & ~MASK, MASK | True, MASK * X, X.masked_fill(MASK, 0), torch.where(MASK, X, WHOLE)),
     "sums of booleans": lambda: (MASK.sum(), MASK.any(), MASK + 1, MASK.cumsum(0), MASK == True),  # noqa: E712
     "indices": lambda: (X[MASK.new_zeros(4, dtype=torch.long)], X.gather(1, WHOLE % 3), F.embedding(WHOLE % 4, X)),

@@ -57,7 +57,7 @@ class Layout:
         origin: the code whose instructions run.
         position: index of the first one; the call that is under way when the layout awaits.
         stack: what each stack slot holds.
-        names: locals that are set, in the order of the parameters behind the stack items.
+        names: locals that are set, in the order of the parameters behind the stack items: see `in_order`.
         awaits: the rest of the callee's frame, or None.
         plain: it runs as it is.
     """
@@ -97,6 +97,14 @@ class Continuation:
         self.layout = layout
         name = f"{layout.origin.co_qualname}.<rest {number}>"
         self.code = continuation_code(layout).replace(co_qualname=name)
+
+
+def in_order(origin: CodeType, names: set[str]) -> tuple[str, ...]:
+    """Locals in the order in which they are carried over a break: the last variable first.
+
+    They go over it in a tuple, which lets go of its last item first; a frame that ends, of its first variable.
+    """
+    return tuple(name for name in reversed(origin.co_varnames) if name in names)
 
 
 def free_names_of(origin: CodeType) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from triptych_dynamo.emit.continuation import (
     await_code,
     covered,
     free_names_of,
+    in_order,
     prologue_of,
     restored,
     stack_name,
@@ -83,7 +84,7 @@ class FramePart:
         self.live = analysis.live_variables(self.instructions)
         self.held = named_locals(frame).union(generator_locals(frame))
         hidden = set(frame.code.co_cellvars)
-        self.names = tuple(name for name in sorted(self.live_locals(self.start)) if name not in hidden)
+        self.names = in_order(frame.code, set(self.live_locals(self.start)) - hidden)
 
     @property
     def kept(self) -> int:
@@ -226,6 +227,6 @@ class FramePart:
         hidden = self.frame.code.co_cellvars
         wanted = (self.live[self.instructions[successor.position]] | self.held - self._unset()).difference(hidden)
         bound = {*self.frame.bound_locals(), *filter(None, successor.stored)}
-        names = tuple(sorted(bound & wanted))
+        names = in_order(self.frame.code, bound & wanted)
         layout = Layout(self.frame.code, successor.position, successor.stack, names)
         return [*code, *self.resume(layout, awaits)]

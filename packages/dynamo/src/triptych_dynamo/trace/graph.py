@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from triptych_dynamo._torch_compat import CANNOT_FAKE, enable_python_dispatcher, tensor_version
+from triptych_dynamo.trace.conflicts import conflict
 from triptych_dynamo.trace.devices import note_devices
 from triptych_dynamo.trace.list_writes import CountedWrites
 from triptych_dynamo.trace.mode_facts import note_modes
@@ -82,7 +83,7 @@ class GraphBuilder:
         fake_kwargs = fx.node.map_arg(graph_kwargs, fake_of)
         operands = [node for node in _nodes_in(graph_args, graph_kwargs)]
         before = [_version(node) for node in operands]
-        refused = refusal(target, fake_args, fake_kwargs)
+        refused = refusal(target, fake_args, fake_kwargs) or conflict(target, fake_args, fake_kwargs)
         if refused is not None:
             tx.raise_python(type(refused), *refused.args)
         writes = CountedWrites(target, fake_args, fake_kwargs)
