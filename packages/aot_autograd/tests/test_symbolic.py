@@ -46,6 +46,7 @@ PROGRAMS = {
     "mean over a symbolic dimension": lambda x, w: ((x @ w).mean(0), x / x.shape[0]),
     "softmax": lambda x, w: ((x @ w).softmax(-1), torch.cat([x, x], 0)),
     "views of an intermediate": lambda x, w: ((y := x @ w).view(-1), y.view(x.shape[0] * 2, -1)),
+    "a bias that broadcasts": lambda x, w: (torch.baddbmm((x[:1] @ w)[None], x[None], w[None]), x * 2),
     "view of an input": lambda x, w: (x.view(x.shape[0] * 2, -1), x @ w),
 }
 

@@ -323,3 +323,9 @@ FORWARD_ONLY_DECOMPOSITIONS = frozenset({torch.ops.aten._scaled_dot_product_flas
 """Ops whose decomposition in torch gives the right result and wrong numbers for what their backward is to get."""
 
 set_grad_enabled: Any = torch._C._set_grad_enabled  # what grad modes in graphs call
+
+
+def forget_unclaimed_symbols(mode: FakeTensorMode) -> None:
+    """Sizes that depend on data have nodes here; torch's tracers take them for lost while they are on this list."""
+    if mode.shape_env is not None:
+        mode.shape_env.pending_fresh_unbacked_symbols.clear()

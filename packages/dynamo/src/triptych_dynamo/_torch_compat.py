@@ -426,6 +426,7 @@ def tensor_version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
+lazy_property: Any = torch.distributions.utils.lazy_property
 group_tensors: Any = torch._C._group_tensors_by_device_and_dtype
 TensorBase: Any = torch._C.TensorBase  # the class in C whose objects hold the tensor's pointer
 

@@ -192,3 +192,27 @@ def metaclass_made_inside(x):
             self.v = v
 
     return x * Made(2).v, Made(1).called, names
+
+
+class OnTheClass:
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, instance, owner=None):
+        return Described(self.function) if instance is None else self.function(instance)
+
+
+class Described(OnTheClass):
+    pass
+
+
+class WithDescribed:
+    @OnTheClass
+    def part(self):
+        return 3
+
+
+@construct(X)
+def a_descriptor_that_is_another_on_the_class(x):
+    known = getattr(WithDescribed, "part")  # noqa: B009
+    return x * WithDescribed().part, type(known).__name__, isinstance(known, OnTheClass)

@@ -262,3 +262,10 @@ def locked(x):
     with contextlib.ExitStack() as stack:
         stack.enter_context(open(os.devnull))
         return x + 1
+
+
+@construct(X)
+def distributions_with_lazy_properties(x):
+    chosen = torch.distributions.Categorical(logits=x, validate_args=False)
+    normal = torch.distributions.Normal(x, x.exp(), validate_args=False)
+    return chosen.log_prob(torch.ones(2)), chosen.probs, chosen.entropy(), normal.rsample(), normal.log_prob(x)

@@ -123,3 +123,9 @@ storage_users = torch._C._storage_Use_Count
 def environment_of(number: Any) -> Any:
     """The shape environment of a SymInt, SymFloat or SymBool; None for a nested one."""
     return getattr(number.node, "shape_env", None)
+
+
+def forget_unclaimed_symbols(mode: FakeTensorMode) -> None:
+    """Sizes that depend on data have nodes here; torch's tracers take them for lost while they are on this list."""
+    if mode.shape_env is not None:
+        mode.shape_env.pending_fresh_unbacked_symbols.clear()

@@ -98,10 +98,13 @@ class Metadata:
 
         fake_args, fake_kwargs = tree_map(as_fake, args), tree_map(as_fake, kwargs)  # made outside of the mode
         try:
-            with compat.below_autograd(), compat.no_autocast(), mode:
+            # Kernels in Python call ops with symbolic sizes that only torch's Python dispatcher takes.
+            with compat.below_autograd(), compat.no_autocast(), compat.python_dispatcher(), mode:
                 result = func(*fake_args, **fake_kwargs)
         except compat.data_dependent_errors as error:
             raise DataDependentError(f"{func}: the result depends on the numbers in a tensor ({error})") from error
+        if make is Facts.fresh_fake:
+            compat.forget_unclaimed_symbols(mode)
         return _template(result, self.facts.of)
 
 

@@ -21,8 +21,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from triptych_dynamo._torch_compat import group_tensors
-from triptych_dynamo.polyfills import containers, heaps, iteration, reductions, tensor_lists, texts
+from triptych_dynamo._torch_compat import group_tensors, lazy_property
+from triptych_dynamo.polyfills import containers, distributions, heaps, iteration, reductions, tensor_lists, texts
 
 MODELS: dict[Any, Callable[..., Any]] = {
     itertools.chain: iteration.chain,
@@ -75,6 +75,7 @@ MODELS: dict[Any, Callable[..., Any]] = {
     json.scanner.c_make_scanner: json.scanner.py_make_scanner,  # type: ignore[attr-defined]
     types.SimpleNamespace.__eq__: containers.namespace_eq,
     types.SimpleNamespace.__repr__: containers.namespace_repr,
+    lazy_property.__get__: distributions.lazy_property_get,
     group_tensors: tensor_lists.group_by_device_and_dtype,
 }
 if hasattr(itertools, "batched"):

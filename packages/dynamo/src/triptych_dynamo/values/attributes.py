@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import functools
+from dataclasses import dataclass
 from types import (
     ClassMethodDescriptorType,
     FunctionType,
@@ -19,7 +20,7 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo._eval_frame import CompiledCallable
-from triptych_dynamo.sources import AttrSource, PinnedSource, Source
+from triptych_dynamo.sources import AttrSource, DerivedSource, PinnedSource, Source
 from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.functions import MethodValue
@@ -59,8 +60,28 @@ def class_source(owner: type, name: str, raw: Any) -> Source | None:
     """Where the attribute of a class is read again; None for code that is taken as given."""
     if isinstance(raw, (FunctionType, staticmethod, classmethod, property, *C_METHODS)) and is_trusted(owner):
         return None
-    source = AttrSource(PinnedSource(owner, owner.__qualname__), name)
-    return AttrSource(source, "__func__") if isinstance(raw, classmethod) else source
+    pinned = PinnedSource(owner, owner.__qualname__)
+    if isinstance(defines(type(raw), "__get__"), FunctionType):  # `owner.name` is what that makes of it
+        return DerivedSource(pinned, _Unbound(name))
+    return (
+        AttrSource(AttrSource(pinned, name), "__func__") if isinstance(raw, classmethod) else AttrSource(pinned, name)
+    )
+
+
+@dataclass(frozen=True)
+class _Unbound:
+    """Reads what an attribute is in a class, past the descriptor protocol."""
+
+    name: str
+
+    def __call__(self, cls: type) -> Any:
+        raw = defines(cls, self.name)
+        if raw is ABSENT:
+            raise AttributeError(self.name)
+        return raw
+
+    def __str__(self) -> str:
+        return f"unbound attribute {self.name!r}"
 
 
 def class_attribute(tx: Frame, value: Value, name: str) -> Value:

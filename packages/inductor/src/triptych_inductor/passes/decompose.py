@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from triptych_inductor._torch_compat import detect_fake_mode, get_decompositions
+from triptych_inductor._torch_compat import detect_fake_mode, forget_unclaimed_symbols, get_decompositions
 from triptych_inductor.lowering.registry import find_lowering
 
 CHOSEN = """
@@ -62,6 +62,7 @@ def _expand(gm: GraphModule, node: Node, rule: Any) -> None:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: known.get(n, n.meta.get("val")))
         return rule(*args, **kwargs)
 
+    forget_unclaimed_symbols(mode)
     with mode, torch.no_grad():
         traced = make_fx(run, tracing_mode="real", _allow_non_fake_inputs=True)(*[n.meta["val"] for n in tensors])
     _splice(gm, node, traced, tensors)

@@ -155,6 +155,11 @@ def wrap_substituted(tx: Frame, obj: Any, source: Source | None) -> Value:
     return BuiltinFunctionValue(obj, source)
 
 
+for _function in MODELS:
+    if isinstance(_function, FunctionType):
+        wraps_object(_function)(wrap_substituted)
+
+
 # Of methods that are told their class; a subclass of `BuiltinFunctionType`.
 _METHOD_WITH_CLASS = type(re.compile("").finditer)
 
