@@ -261,3 +261,18 @@ def test_sets_of_equal_members_in_another_order():
             assert torch.equal(got, expected)
         assert list(mine) == list(theirs)
     assert len(triptych_dynamo.region_of(compiled).records) == 2
+
+
+def test_bytes_and_tensors_that_come_to_share_memory():
+    """A version made for bytes that no tensor shows is not used where one does."""
+
+    def fn(b, t):
+        b[0] = 9
+        return t + 1
+
+    compiled = triptych_dynamo.optimize("eager")(fn)
+    b = bytearray(b"abc")
+    for make in (lambda: torch.zeros(3, dtype=torch.uint8), lambda: torch.frombuffer(b, dtype=torch.uint8)):
+        b[0] = 97
+        t = make()
+        assert torch.equal(compiled(b, t), t + 1) and b[0] == 9

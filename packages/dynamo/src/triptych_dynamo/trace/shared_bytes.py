@@ -10,7 +10,7 @@ import torch
 
 from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.guards.python_check import memory_range
-from triptych_dynamo.sources import ComputedSource, Source
+from triptych_dynamo.sources import ComputedSource, Source, is_owned
 
 if TYPE_CHECKING:
     from triptych_dynamo.interpreter.frame import Frame
@@ -40,12 +40,13 @@ class SharedBytes:
             tx.unsupported("graph-argument", "a tensor and an object of bytes in the same memory")
 
     def guard(self, tx: Any, tensors: list[Source]) -> None:
-        """They are apart in other calls, too."""
-        for source in self._places:
-            for tensor in tensors:
-                read = tensor.operands[0] if isinstance(tensor, ComputedSource) else tensor
-                fact = PythonFact(are_apart, f"{source} and {tensor} are apart in memory", (source, read))
-                tx.guard("python", source, fact)
+        """They are apart in other calls, too; tensors that modules own are taken as they are now."""
+        read = [
+            item.operands[0] if isinstance(item, ComputedSource) else item for item in tensors if not is_owned(item)
+        ]
+        for source in self._places if read else ():
+            fact = PythonFact(are_apart, f"{source} shares no memory with a tensor", (source, *read))
+            tx.guard("python", source, fact)
 
 
 def memory_of(obj: Any) -> tuple[int, int]:
@@ -65,7 +66,7 @@ def range_of(tensor: Any) -> tuple[int, int]:
     return memory_range(tensor)
 
 
-def are_apart(obj: Any, tensor: Any) -> bool:
-    """Whether the memory of one is none of the other."""
-    (first, last), (start, end) = memory_of(obj), range_of(tensor)
-    return not (start < last and first < end)
+def are_apart(obj: Any, *tensors: Any) -> bool:
+    """Whether the memory of an object of bytes is none of the tensors'."""
+    first, last = memory_of(obj)
+    return not any(start < last and first < end for start, end in map(range_of, tensors))
