@@ -69,6 +69,14 @@ def attention(x: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, q, q, attn_mask=mask).transpose(0, 1).reshape(x.shape[0], -1)
 
 
+def layouts(x: torch.Tensor, w: torch.Tensor) -> Any:
+    """Results that do not lie in the order of their dimensions: their gradients come in the same order."""
+    n, places = x.shape[0], torch.arange(x.shape[0])
+    table = F.embedding((places[:, None] - places).abs() % 5, w)
+    images = (x[:, :, None, None] * w[:4, :2, None].expand(4, 2, 3)).contiguous(memory_format=torch.channels_last)
+    return table.permute(2, 0, 1), (x @ w.t()).t().exp(), x.view(n, 2, 2).transpose(0, 2).sin(), images.cos(), x.cos()
+
+
 def two(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x + y) * x.shape[0]
 
@@ -80,6 +88,10 @@ def images(*batches: int) -> list[tuple[torch.Tensor]]:
 def network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
+
+
+def leaves(*rows_: int) -> list[tuple[torch.Tensor, ...]]:
+    return [(numbers(n, 4).requires_grad_(), (numbers(5, 4) * 2).requires_grad_()) for n in rows_]
 
 
 LEAVES = {n: numbers(n, 4).requires_grad_() for n in (5, 7, 9, 12)}
@@ -101,6 +113,8 @@ AUTOMATIC = [
     Row("strided", fixed(lambda x: x * 2), [(numbers(n, 20)[:, :n],) for n in (8, 9, 10)], 2),
     Row("to-one", fixed(lambda x: x * 2), sizes(8, 9, 1, 0, 2, 5), 3),
     Row("train", network, [(numbers(n, 4),) for n in (8, 9, 12)], 2, train=True),
+    Row("layouts-train", fixed(layouts), leaves(8, 9, 11), 2, train=True),
+    Row("layouts-from-one", fixed(layouts), leaves(1, 4, 3), 1, train=True, dynamic=True),
     Row("dynamic-true", fixed(several), sizes(8, 9, 3, 2), 2, dynamic=True),
     Row("dynamic-true-to-one", fixed(lambda x: x.sin()), sizes(2, 5, 1, 0, 7), 1, dynamic=True),
     Row("dynamic-false", fixed(lambda x: x * 2), sizes(8, 9, 10), 3, dynamic=False),

@@ -272,6 +272,22 @@ def is_dense(size: Sequence[Any], stride: Sequence[Any]) -> bool:
     return True
 
 
+def layout_order(size: Sequence[Any], stride: Sequence[Any]) -> tuple[int, ...]:
+    """Dimensions from the outermost to the innermost in memory, for a dense tensor; else the dimensions in order."""
+    long = [d for d, n in enumerate(size) if _hint(n) != 1]  # the others lie anywhere
+    if not is_dense(size, stride) or any(_hint(stride[d]) is None for d in long):
+        return tuple(range(len(size)))
+    inwards = sorted(long, key=lambda d: -_hint(stride[d]))
+    rest = [d for d in range(len(size)) if d not in long]
+    return tuple(range(len(size))) if inwards == long else (*rest, *inwards)
+
+
+def ordered_strides(size: Sequence[Any], order: Sequence[int]) -> tuple:
+    """Strides of a dense tensor with this order of dimensions in memory."""
+    found = dict(zip(order, contiguous_strides([size[d] for d in order]), strict=True))
+    return tuple(found[d] for d in range(len(size)))
+
+
 def _expression(value: Any) -> Any:
     return value.node.expr if isinstance(value, torch.SymInt) else value
 

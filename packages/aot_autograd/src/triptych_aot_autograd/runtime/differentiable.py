@@ -32,6 +32,7 @@ class Tangents:
 
     def __init__(self, forms: Sequence[TangentForm]) -> None:
         self._forms = [(f.stride, f.dtype, f.device, f.size, f.dtype.is_complex) for f in forms]
+        self._orders = [f.order and (f.order, tuple(map(f.order.index, range(len(f.order))))) for f in forms]
 
     def prepare(self, grads: Sequence[torch.Tensor | None], sizes: Sequence[Any] | None) -> list[torch.Tensor]:
         """Zeros for missing gradients; copies of those whose strides differ from the traced ones."""
@@ -41,7 +42,10 @@ class Tangents:
                 grad = torch.zeros(sizes[i] if sizes is not None else size, dtype=dtype, device=device)
             if is_complex:
                 grad = grad.resolve_conj()
-            if stride is None:
+            order = self._orders[i]
+            if order:
+                grad = grad.permute(order[0]).contiguous().permute(order[1])
+            elif stride is None:
                 grad = grad.contiguous()
             elif grad.stride() != stride:
                 assert size is not None

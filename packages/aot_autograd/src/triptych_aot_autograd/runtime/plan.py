@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.descriptions import AutocastState, OutputDesc
 from triptych_aot_autograd.facts import InputFacts, OutputFacts, Step
 from triptych_aot_autograd.runtime import plan_json
@@ -24,19 +25,26 @@ RESULT_KINDS = ("output", "base", "mutation", "symbol")
 
 @dataclasses.dataclass(frozen=True)
 class TangentForm:
-    """What the backward graph expects of one incoming gradient. size, stride: None where they are symbolic."""
+    """What the backward graph expects of one incoming gradient.
+
+    size, stride: None where they are symbolic. Then `order` says how the dimensions lie in memory, from the outermost
+    to the innermost (None: as they are).
+    """
 
     size: tuple[int, ...] | None
     stride: tuple[int, ...] | None
     dtype: torch.dtype
     device: torch.device
+    order: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, example: torch.Tensor) -> TangentForm:
         """The form of a (fake) tensor."""
         static = all(type(n) is int for n in (*example.size(), *example.stride()))
-        size = tuple(example.size()) if static else None
-        return cls(size, tuple(example.stride()) if static else None, example.dtype, example.device)
+        if static:
+            return cls(tuple(example.size()), tuple(example.stride()), example.dtype, example.device)
+        order = compat.layout_order(example.size(), example.stride())
+        return cls(None, None, example.dtype, example.device, order if order != tuple(range(len(order))) else None)
 
 
 @dataclasses.dataclass(frozen=True)

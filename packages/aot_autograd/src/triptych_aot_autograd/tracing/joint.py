@@ -218,7 +218,9 @@ class _JointTracer:
         assert output.tensor is not None
         facts = self.recorder.facts
         like = facts.of(output.tensor)
-        stride = like.stride if compat.is_dense(like.size, like.stride) else compat.contiguous_strides(like.size)
+        stride = like.stride
+        if like.symbolic or not compat.is_dense(like.size, like.stride):
+            stride = compat.ordered_strides(like.size, compat.layout_order(like.size, like.stride))
         own = facts.get(like.size, stride, 0, like.dtype, like.device)
         with self.recorder.graph.inserting_before(before):
             node = self.recorder.graph.placeholder(self._unique(f"tangents_{number}"))
