@@ -10,10 +10,10 @@ from triptych_inductor import backends
 from triptych_inductor.build.cache import Store
 from triptych_inductor.codegen.triton.build import TritonCompileError
 from triptych_inductor.codegen.triton.candidates import MOST, candidates
-from triptych_inductor.codegen.triton.generate import generate
+from triptych_inductor.codegen.triton.generate import generate, make_context, plan
 from triptych_inductor.codegen.triton.heuristics import stages_that_fit
 from triptych_inductor.codegen.triton.interpret import run_interpreted
-from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT
+from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.kernel import Kernel, Stage, TensorArg
 from triptych_inductor.runtime.cuda import programs, tuning
@@ -75,6 +75,24 @@ def test_every_candidate_computes_the_same():
         out = torch.empty_like(x)
         run_interpreted(generate(softmax(6, 1000, torch.float32), H200, layout=small), [x, out])
         torch.testing.assert_close(out, x.softmax(-1))
+
+
+def test_shared_rows_are_also_tried_in_turn():
+    kernel = reduction("sum", torch.float32, 1, 2**24 + 3, 1, [torch.float32])
+    found = [layout for layout in candidates(kernel, H200) if layout.interleaved]
+    assert {layout.splits for layout in found} == {1024, 8 * H200.processors, 4 * H200.processors}
+    assert all("splits in turn" in str(layout) for layout in found)
+    assert not any(
+        layout.interleaved for layout in candidates(reduction("argmax", BF16, 4, 10**6, 1, [torch.int64]), H200)
+    )
+    x = torch.randn(1, 5000)
+    small = reduction("sum", torch.float32, 1, 5000, 1, [torch.float32])
+    base = plan(small, H200, make_context(small).stages)
+    for splits in (3, 8):
+        out = torch.empty(1)
+        layout = dataclasses.replace(base, walk=SPLIT, splits=splits, interleaved=True, blocks=base.blocks | {"r": 512})
+        run_interpreted(generate(small, H200, layout=layout), [x, out])
+        torch.testing.assert_close(out, x.sum(1))
 
 
 def test_the_fastest_is_taken_and_kept(no_device, tmp_path):

@@ -15,7 +15,7 @@ CUDA = torch.device("cuda", 0)
 H200 = EXAMPLES["h200"]
 
 
-def relaid(kernel, walk=None, splits=1, wide=None, **blocks):
+def relaid(kernel, walk=None, splits=1, wide=None, interleaved=False, **blocks):
     """The layout of the heuristics with another walk or other blocks."""
     layout = plan(kernel, H200, make_context(kernel).stages)
     chosen = dict(layout.blocks) | blocks
@@ -25,6 +25,7 @@ def relaid(kernel, walk=None, splits=1, wide=None, **blocks):
         layout,
         walk=walk or layout.walk,
         splits=splits,
+        interleaved=interleaved,
         blocks=chosen,
         wide=layout.wide if wide is None else wide,
     )
@@ -34,6 +35,7 @@ LAYOUTS = {
     "persistent": dict(walk=PERSISTENT, x=2),
     "looped": dict(walk=LOOPED, x=2, r=4),
     "split": dict(walk=SPLIT, splits=4, x=2, r=2),
+    "in turn": dict(walk=SPLIT, splits=3, interleaved=True, x=2, r=2),
     "wide": dict(walk=LOOPED, x=1, r=8, wide=True),
 }
 

@@ -6,16 +6,19 @@ Layouts that hold too much or too little in a thread are left out; what remains 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from triptych_inductor.codegen.triton import columns
 from triptych_inductor.codegen.triton.devices import DeviceFacts
+from triptych_inductor.codegen.triton.facts import StageFacts
 from triptych_inductor.codegen.triton.generate import make_context, plan
 from triptych_inductor.codegen.triton.heuristics import power_of_2
 from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT, Layout
 from triptych_inductor.codegen.triton.tiles import TileDim, extent_hint
 from triptych_inductor.loops.kernel import Kernel
+from triptych_inductor.loops.table import ORDERED_REDUCTIONS
 
 MOST = 40  # candidates of one kernel
 _LARGEST_TILE = 32768  # elements
@@ -28,10 +31,11 @@ def candidates(kernel: Kernel, facts: DeviceFacts, most: int = MOST) -> list[Lay
         base = columns.row_layout(columns.with_exchanged_axes(kernel), facts)
         found = _row_walks(base, facts)
     else:
-        base = plan(kernel, facts, make_context(kernel).stages)
+        stages = make_context(kernel).stages
+        base = plan(kernel, facts, stages)
         if base.mirrored:
             return [base]
-        found = _points(base) if base.reduction is None else _rows(base)
+        found = _points(base) if base.reduction is None else chain(_in_turn(base, stages, facts), _rows(base))
     unique = dict.fromkeys(str(layout) for layout in (base,))
     kept = [base]
     ahead = not {a.name for a in kernel.inputs} & {a.name for a in kernel.outputs}
@@ -106,6 +110,20 @@ def _rows(base: Layout) -> Iterator[Layout]:
         for splits in (base.splits // 2, base.splits * 2):
             if splits > 1:
                 yield replace(base, splits=splits)
+
+
+def _in_turn(base: Layout, stages: Sequence[StageFacts], facts: DeviceFacts) -> Iterator[Layout]:
+    """Programs that take the blocks of a shared row in turn, also as many as processors hold at once; for reductions
+    whose partial results may be put together in any order."""
+    reduction = base.reduction
+    ordered = any(s.has_scans or any(n.attrs[0] in ORDERED_REDUCTIONS for n in s.reductions) for s in stages)
+    if base.walk != SPLIT or reduction is None or ordered:
+        return
+    for splits in (base.splits, 8 * facts.processors, 4 * facts.processors):
+        for depth, ahead in ((1, 1), (2, 1), (4, 1), (1, 3)):
+            blocks = base.blocks | {"r": base.block(reduction) * depth}
+            if splits > 1 and splits * blocks["r"] <= extent_hint(reduction.numel):
+                yield replace(base, blocks=blocks, splits=splits, num_stages=ahead, interleaved=True)
 
 
 def _row_walks(base: Layout, facts: DeviceFacts) -> Iterator[Layout]:

@@ -267,6 +267,8 @@ def _share(writer: SectionWriter) -> str:
     reduction = layout.reduction
     assert reduction is not None
     length, block = writer.extent(reduction.numel), reduction.block
+    if layout.interleaved:
+        return layout.loop("roffset", f"split * {block}", f"{length}", f"{layout.splits} * {block}")
     writer.head += [
         f"rchunk = tl.cdiv(tl.cdiv({length}, {layout.splits}), {block}) * {block}",
         "rbegin = split * rchunk",

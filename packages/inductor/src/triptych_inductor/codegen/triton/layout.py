@@ -23,7 +23,8 @@ class Layout:
     `wide`: indices have 64 bits. `mirrored`: tiles (a, b) and (b, a) of a square are neighbours in time, so that a
     buffer that
     both read, one of them transposed, comes from memory once.
-    `row_programs`: that many programs walk the outer points in a loop (0: a program has one tile).
+    `interleaved`: programs that share a row take its blocks in turn (else each a piece): what all of them read at one
+    time lies together. `row_programs`: that many programs walk the outer points in a loop (0: a program has one tile).
     """
 
     dims: tuple[TileDim, ...]
@@ -35,6 +36,7 @@ class Layout:
     wide: bool = False
     mirrored: bool = False
     row_programs: int = 0
+    interleaved: bool = False
 
     @property
     def outer(self) -> tuple[TileDim, ...]:
@@ -85,7 +87,8 @@ class Layout:
 
     def __str__(self) -> str:
         tile = " x ".join(f"{d.letter}:{self.block(d)} of {d.numel}" for d in self.dims)
-        split = f", {self.splits} splits" if self.walk == SPLIT else ""
+        turns = " in turn" if self.interleaved else ""
+        split = f", {self.splits} splits{turns}" if self.walk == SPLIT else ""
         width = 64 if self.wide else 32
         if self.row_programs:
             split = f", rows walked by {self.row_programs} programs"
