@@ -141,6 +141,10 @@ WRONG = {
     "a number in the graph": Wrong(
         lambda: compiler.allow_in_graph(3), TypeError, "allow_in_graph", "takes a function, not 3"
     ),
+    "a number of numpy": Wrong(lambda: compiler.wrap_numpy(3), TypeError, "wrap_numpy", "takes a function, not 3"),
+    "a filter that gives a number": Wrong(
+        called(fine, options={"guard_filter_fn": lambda entries: 3}), TypeError, "guard_filter_fn", "bools, not 3"
+    ),
     "a constant for a function": Wrong(
         lambda: compiler.assume_constant_result(None), TypeError, "assume_constant_result", "a function"
     ),

@@ -7,6 +7,7 @@ import inspect
 import pytest
 import torch
 import triptych
+import triptych_dynamo
 from torch import nn
 from triptych import errors, modules
 
@@ -114,6 +115,27 @@ def test_classes_compile_the_calls_of_their_instances():
     counts.clear()
     outer = triptych.compile(lambda x: Times(2.0)(second(first(x))), backend=backend, fullgraph=True)
     assert torch.equal(outer(x), second.forward(first.forward(x)) * 2) and len(counts) == 1
+
+
+def test_disabled_classes_are_made_and_called_eagerly():
+    @triptych.compiler.disable
+    class Eager(nn.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, x):
+            return x * self.factor + triptych.compiler.is_compiling()
+
+    net, x = Eager(2), torch.ones(2)
+    assert type(net) is Eager and isinstance(Eager, type) and net(x).tolist() == [2, 2]
+    compiled = triptych.compile(lambda x: net(x + 1).sin(), backend="eager")
+    torch.testing.assert_close(compiled(x), net(x + 1).sin())
+    assert len(triptych.report(compiled).graphs) == 2
+    with pytest.raises(triptych_dynamo.GraphBreakError, match="disabled"):
+        triptych.compile(lambda x: net(x + 1), backend="eager", fullgraph=True)(x)
+    made = triptych.compile(lambda x: Eager(3)(x), backend="eager")
+    assert made(x).tolist() == [3, 3]
 
 
 def test_kinds_of_methods_stay_what_they_are():

@@ -1,5 +1,6 @@
 """Functions by which a program speaks to the tracer: substitutes, opaque calls, whether it is being exported."""
 
+import functools
 from collections import namedtuple
 
 import pytest
@@ -188,3 +189,53 @@ def test_a_call_that_does_not_fit_elsewhere_is_compiled_here_too():
         assert td.set_guard_agreement(before) is agree
     fn(torch.ones(2))
     assert len(graphs) == 2 and len(told) == 3
+
+
+# -- marks on methods --------------------------------------------------------------------------------------------------
+class Prepared:
+    def prepare(self, factor, more):
+        self.factor = factor * more
+
+
+class ByPartial(Prepared):
+    __init__ = functools.partialmethod(Prepared.prepare, 2)
+
+
+class ByDescriptor(Prepared):
+    class Bound:
+        def __get__(self, obj, cls=None):
+            return lambda factor: obj.prepare(factor, 5)
+
+    __init__ = Bound()
+
+
+class Compiled(Prepared):
+    @td.optimize("eager")
+    def __init__(self, factor):
+        self.factor = factor
+
+
+class Disabled(Prepared):
+    @td.disable
+    def __init__(self, factor):
+        self.factor = factor
+
+    @td.disable
+    def __call__(self, x):
+        return x * self.factor
+
+
+@pytest.mark.parametrize("cls", [ByPartial, ByDescriptor, Compiled])
+def test_initialisers_that_are_no_plain_functions_run(cls):
+    x = torch.ones(2)
+    compiled, graphs = compile_counted(lambda x: x * cls(3).factor + 1)
+    assert torch.equal(compiled(x), x * cls(3).factor + 1) and len(graphs) == 1
+
+
+def test_disabled_methods_break_before_their_call():
+    x = torch.ones(2)
+    assert torch.equal(td.optimize("eager")(lambda x: Disabled(3)(x + 1).sin())(x), ((x + 1) * 3).sin())
+    made = Disabled(3)
+    for fn in (lambda x: Disabled(3), lambda x: made(x)):
+        with pytest.raises(td.GraphBreakError, match=r"Disabled.__(init|call)__ is disabled"):
+            td.optimize("eager", fullgraph=True)(fn)(x)

@@ -107,5 +107,5 @@ def list_mode_options(mode: str | None = None) -> dict[str, Any]:
     if mode is None:
         return {name: dict(values) for name, values in _MODES.items()}
     if mode not in _MODES:
-        raise OptionsError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+        raise OptionsError(f"unknown mode {mode!r}: known are {', '.join(_MODES)}")
     return dict(_MODES[mode])

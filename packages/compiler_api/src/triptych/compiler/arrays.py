@@ -23,6 +23,9 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
         ...     return np.sum(a * a)
     """
 
+    if not callable(fn):
+        raise TypeError(f"wrap_numpy takes a function, not {fn!r}")
+
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = tree_map(tensor_as_array, (args, kwargs))

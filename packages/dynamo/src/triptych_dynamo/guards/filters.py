@@ -9,7 +9,7 @@ What is dropped is not checked: a change of that fact goes unnoticed and gives t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,9 +145,10 @@ def filtered(
     """
     if keep is None:
         return guards
-    answer = list(keep(guard_entries(guards, variables, fn)))
-    if not all(isinstance(item, bool) for item in answer):
-        raise TypeError("guard_filter_fn must give a list of bools")
+    given: Any = keep(guard_entries(guards, variables, fn))
+    answer = list(given) if isinstance(given, Iterable) else [given]
+    if not (isinstance(given, Iterable) and all(isinstance(item, bool) for item in answer)):
+        raise TypeError(f"guard_filter_fn must give a list of bools, not {given!r}")
     if len(answer) != len(guards):
         raise ValueError(f"guard_filter_fn gave {len(answer)} answers for {len(guards)} guards: one bool for each")
     return [guard for guard, kept in zip(guards, answer, strict=True) if kept]

@@ -19,7 +19,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
-from triptych_dynamo._eval_frame import CompiledCallable
+from triptych_dynamo._eval_frame import CompiledCallable, Unhooked
 from triptych_dynamo.sources import AttrSource, DerivedSource, PinnedSource, Source
 from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
@@ -97,7 +97,7 @@ def bind(tx: Frame, value: Value, owner: type, raw: Any, name: str) -> Value:
     """What `value.name` gives when `raw` was found in the dictionary of `owner`, a base of the value's class."""
     cls = value.python_type()  # guarded from there, so that a subclass that gains the name later is seen
     source = class_source(cls if defines(cls, name) is raw and not is_trusted(owner) else owner, name, raw)
-    if isinstance(raw, (FunctionType, functools._lru_cache_wrapper, CompiledCallable)):
+    if isinstance(raw, (FunctionType, functools._lru_cache_wrapper, CompiledCallable, Unhooked)):
         return MethodValue(tx.wrap(raw, source), value)
     if isinstance(raw, staticmethod):
         return tx.wrap(raw.__func__, source)

@@ -55,6 +55,8 @@ def initialise(tx: Frame, value: Value, cls: type, args: list[Value], kwargs: di
     owner, init = lookup(cls, "__init__")
     if isinstance(init, FunctionType):
         tx.call(tx.wrap(init, attributes.class_source(owner, "__init__", init)), [value, *args], kwargs)
+    elif not isinstance(init, attributes.C_METHODS):  # a descriptor of the program: compiled, disabled, partial ...
+        tx.call(attributes.bind(tx, value, owner, init, "__init__"), args, kwargs)
     elif owner is object:
         if (args or kwargs) and lookup(cls, "__new__")[0] is object:
             tx.raise_python(TypeError, f"{cls.__name__}() takes no arguments")
