@@ -444,7 +444,11 @@ def dispatch_keys(tensor: torch.Tensor) -> int:
     return torch._C._dispatch_keys(tensor).raw_repr()
 
 
-dispatch_mode_count: Callable[[], int] = torch._C._len_torch_dispatch_stack
+def dispatch_mode_count() -> int:
+    """How many modes see each operation of the thread; torch.jit's tracer is one."""
+    return torch._C._len_torch_dispatch_stack() + torch._C._is_tracing()
+
+
 function_mode_count: Callable[[], int] = torch._C._len_torch_function_stack
 push_function_mode: Callable[[Any], None] = torch._C._push_on_torch_function_stack
 pop_function_mode: Callable[[], Any] = torch._C._pop_torch_function_stack

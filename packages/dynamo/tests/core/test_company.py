@@ -48,6 +48,21 @@ def test_other_tracers_see_the_original(compiled, tracer, warm):
         assert len(compiled.graphs) == int(warm)
 
 
+def test_an_entry_is_no_hit_under_the_tracer_of_jit():
+    ran = []
+
+    def backend(gm, example_inputs):
+        return lambda *args: ran.append(1) or gm.forward(*args)
+
+    compiled = triptych_dynamo.optimize(backend)(lambda x: helper(x) + 1)
+    compiled(X)
+    traced = torch.jit.trace(lambda x: compiled(x) * 3, (X,), check_trace=False)
+    assert len(ran) == 1
+    torch.testing.assert_close(traced(X + 1), (helper(X + 1) + 1) * 3)
+    compiled(X)
+    assert len(ran) == 2
+
+
 def test_export_sees_the_original_and_is_told(compiled):
     class Model(nn.Module):
         def forward(self, x):
