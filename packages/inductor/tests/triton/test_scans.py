@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from triptych_inductor.codegen.triton.build import build
+from triptych_inductor.codegen.triton.candidates import candidates
 from triptych_inductor.codegen.triton.devices import EXAMPLES
 from triptych_inductor.codegen.triton.generate import generate
 from triptych_inductor.codegen.triton.layout import LOOPED, SPLIT
@@ -14,6 +15,7 @@ from triptych_inductor.loops.table import scan_dtypes
 from triton_kernels import CUDA, H200, LAYOUTS, relaid, run
 
 F32, I64 = torch.float32, torch.int64
+WALKS = sorted(set(LAYOUTS) - {"in turn"})
 EAGER = {
     "sum": lambda t: t.cumsum(-1, dtype=t.dtype),
     "prod": lambda t: t.cumprod(-1, dtype=t.dtype),
@@ -52,7 +54,7 @@ def check(kind, x, layout=None, axis=1):
 
 
 @pytest.mark.parametrize("kind", list(EAGER))
-@pytest.mark.parametrize("layout", list(LAYOUTS))
+@pytest.mark.parametrize("layout", WALKS)
 def test_walks(kind, layout):
     x = torch.randn(5, 37)
     x[1, 7], x[2, 9], x[3, 0], x[4, 20] = float("nan"), float("inf"), -float("inf"), x[4, 3]
@@ -71,7 +73,7 @@ def test_along_the_slow_axis(layout):
 
 
 @settings(max_examples=6, deadline=None)
-@given(st.integers(1, 7), st.integers(2, 70), st.sampled_from(list(EAGER)), st.sampled_from(sorted(LAYOUTS)))
+@given(st.integers(1, 7), st.integers(2, 70), st.sampled_from(list(EAGER)), st.sampled_from(WALKS))
 def test_sizes(rows, columns, kind, layout):
     check(kind, torch.randn(rows, columns), LAYOUTS[layout])
 
@@ -79,6 +81,23 @@ def test_sizes(rows, columns, kind, layout):
 def test_long_rows_are_shared_by_programs():
     program = generate(scan_kernel("sum", F32, 2, 2**22), H200)
     assert [f.name.rsplit("_", 1)[1] for f in program.functions] == ["total0", "start0", "part0"]
+
+
+def test_scans_of_columns_are_also_tried_in_one_pass():
+    """A scan that programs share reads its input twice; narrow tiles that walk all rows read it once."""
+    found = candidates(scan_kernel("sum", F32, 32768, 2**15, 0), H200)
+    assert found[0].walk == SPLIT
+    once = [layout for layout in found if layout.walk == LOOPED]
+    assert {layout.block(layout.outer[-1]) for layout in once} == {128, 64, 32, 16}
+    assert {layout.num_stages for layout in once} >= {4, 6}
+    for width, depth in ((16, 4), (8, 16)):
+        check("sum", torch.randn(40, 50), dict(walk=LOOPED, x=width, r=depth), axis=0)
+
+
+def test_a_scan_takes_no_blocks_in_turn():
+    kernel = scan_kernel("sum", F32, 2, 2**22)
+    with pytest.raises(ValueError, match="in turn"):
+        generate(kernel, H200, layout=relaid(kernel, **LAYOUTS["in turn"]))
 
 
 def test_a_scan_of_a_scan_is_not_shared():

@@ -35,7 +35,11 @@ def candidates(kernel: Kernel, facts: DeviceFacts, most: int = MOST) -> list[Lay
         base = plan(kernel, facts, stages)
         if base.mirrored:
             return [base]
-        found = _points(base) if base.reduction is None else chain(_in_turn(base, stages, facts), _rows(base))
+        found = (
+            _points(base)
+            if base.reduction is None
+            else chain(_in_turn(base, stages, facts), _columns(base, stages), _rows(base))
+        )
     unique = dict.fromkeys(str(layout) for layout in (base,))
     kept = [base]
     ahead = not {a.name for a in kernel.inputs} & {a.name for a in kernel.outputs}
@@ -94,12 +98,6 @@ def _rows(base: Layout) -> Iterator[Layout]:
                 blocks = base.blocks | {fastest.letter: width, "r": whole}
                 yield replace(base, walk=PERSISTENT, blocks=blocks, num_warps=warps, splits=1, num_stages=1)
     walk = SPLIT if base.walk == SPLIT else LOOPED
-    if walk == SPLIT and base.block(fastest) > 1:  # columns: narrower tiles in place of shared ones
-        for width in _scaled(base, fastest, (1, 0.5, 0.25)):
-            for depth in _scaled(base, reduction, (1, 4, 16)):
-                blocks = base.blocks | {fastest.letter: width, "r": depth}
-                warps = max(width * depth // 512, 1)
-                yield replace(base, walk=LOOPED, blocks=blocks, num_warps=warps, num_stages=4, splits=1)
     depths = _scaled(base, reduction, (1, 0.5, 2, 0.25, 0.125))
     for stages in (1, 3, 2):
         for depth in (d for d in depths if d < whole):
@@ -124,6 +122,21 @@ def _in_turn(base: Layout, stages: Sequence[StageFacts], facts: DeviceFacts) -> 
             blocks = base.blocks | {"r": base.block(reduction) * depth}
             if splits > 1 and splits * blocks["r"] <= extent_hint(reduction.numel):
                 yield replace(base, blocks=blocks, splits=splits, num_stages=ahead, interleaved=True)
+
+
+def _columns(base: Layout, stages: Sequence[StageFacts]) -> Iterator[Layout]:
+    """Columns that programs would share: narrower tiles in place of shared ones. A shared scan reads its input twice,
+    so that for scans more is tried of what reads it once."""
+    reduction, fastest = base.reduction, base.outer[-1]
+    if base.walk != SPLIT or reduction is None or base.block(fastest) == 1:
+        return
+    scans = any(s.has_scans for s in stages)
+    for ahead in (4, 6) if scans else (4,):
+        for width in _scaled(base, fastest, (0.5, 0.25, 1, 0.125) if scans else (1, 0.5, 0.25)):
+            for depth in _scaled(base, reduction, (1, 4, 16)):
+                blocks = base.blocks | {fastest.letter: width, "r": depth}
+                warps = max(width * depth // 512, 1)
+                yield replace(base, walk=LOOPED, blocks=blocks, num_warps=warps, num_stages=ahead, splits=1)
 
 
 def _row_walks(base: Layout, facts: DeviceFacts) -> Iterator[Layout]:

@@ -295,6 +295,8 @@ def _starts_of_shares(
     scans = scans_of(group)
     if not scans:
         return {}
+    if layout.interleaved:
+        raise ValueError("programs that take the blocks of a row in turn cannot scan it")
     writer = _opened(context, layout, passed)
     writer.spilled, writer.group = spilled, frozenset(s.number for s in group)
     totals = split_scans.write_totals(writer, scans, number, _share)
