@@ -134,6 +134,7 @@ def test_disabled_classes_are_made_and_called_eagerly():
     assert len(triptych.report(compiled).graphs) == 2
     with pytest.raises(triptych_dynamo.GraphBreakError, match="disabled"):
         triptych.compile(lambda x: net(x + 1), backend="eager", fullgraph=True)(x)
+    assert triptych.compiler.disable(nn.Linear)(2, 2)(x).shape == (2,) and type(nn.Linear.__init__) is type(shift)
     made = triptych.compile(lambda x: Eager(3)(x), backend="eager")
     assert made(x).tolist() == [3, 3]
 

@@ -238,8 +238,8 @@ def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, rea
     """A callable that runs eagerly; a trace breaks before it.
 
     Args:
-        fn: the callable; a decorator is returned when None. A class of Python is given back itself: its instances are
-            made and called eagerly.
+        fn: the callable; a decorator is returned when None. A class of the program is given back itself: its instances
+            are made and called eagerly.
         recursive: what it calls runs eagerly too. False: only its own frame does, as with `skip_frame`.
         reason: shown in the graph break.
 
@@ -248,7 +248,7 @@ def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, rea
     """
     if fn is None:
         return lambda function: disable(function, recursive, reason=reason)
-    if isinstance(fn, type) and fn.__flags__ & _HEAP and not fn.__flags__ & _IMMUTABLE:
+    if isinstance(fn, type) and fn.__flags__ & _KINDS == _OPEN and fn.__module__.partition(".")[0] != "torch":
         for name in ("__init__", "__call__"):
             method = next((vars(base)[name] for base in fn.__mro__[:-1] if name in vars(base)), None)
             if method is not None:
@@ -261,7 +261,7 @@ def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, rea
     return wrapper
 
 
-_HEAP, _IMMUTABLE = 1 << 9, 1 << 8  # flags of classes
+_KINDS, _OPEN = 1 << 9 | 1 << 8, 1 << 9  # flags of classes: made at run time, immutable; of those that can be changed
 SKIPPED = "__triptych_skipped__"
 
 
