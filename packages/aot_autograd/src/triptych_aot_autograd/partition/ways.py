@@ -122,6 +122,8 @@ def _batch_norm(node: Node, op: Node, training: bool = True) -> Way | None:
 
 NORMALISATIONS: dict[Any, Callable[[Node, Node], Way | None]] = {
     aten.native_layer_norm.default: _layer_norm,
+    aten.native_batch_norm.default: lambda node, op: _batch_norm(node, op, op.args[5] is True),
+    aten._native_batch_norm_legit.no_stats: lambda node, op: _batch_norm(node, op, op.args[3] is True),
     aten._native_batch_norm_legit_functional.default: lambda node, op: _batch_norm(node, op, op.args[5] is True),
     aten._batch_norm_with_update_functional.default: _batch_norm,
 }
