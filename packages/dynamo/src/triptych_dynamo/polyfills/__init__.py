@@ -78,5 +78,9 @@ MODELS: dict[Any, Callable[..., Any]] = {
     lazy_property.__get__: distributions.lazy_property_get,
     group_tensors: tensor_lists.group_by_device_and_dtype,
 }
+for _name in ("heapify_max", "heappop_max", "heapreplace_max"):
+    for _found in (getattr(heapq, _name, None), getattr(heapq, "_" + _name, None)):  # public from 3.14 on
+        if _found is not None:
+            MODELS[_found] = getattr(heaps, _name)
 if hasattr(itertools, "batched"):
     MODELS[itertools.batched] = iteration.batched

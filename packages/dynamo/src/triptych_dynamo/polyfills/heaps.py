@@ -48,32 +48,57 @@ def heapify(heap: list[Any], /) -> None:
         _sift_up(heap, position)
 
 
-def _sift_down(heap: list[Any], start: int, position: int) -> None:
+def heappop_max(heap: list[Any], /) -> Any:
+    """`heapq._heappop_max`."""
+    last = heap.pop()
+    if not heap:
+        return last
+    largest = heap[0]
+    heap[0] = last
+    _sift_up(heap, 0, True)
+    return largest
+
+
+def heapreplace_max(heap: list[Any], item: Any, /) -> Any:
+    """`heapq._heapreplace_max`."""
+    largest = heap[0]
+    heap[0] = item
+    _sift_up(heap, 0, True)
+    return largest
+
+
+def heapify_max(heap: list[Any], /) -> None:
+    """`heapq._heapify_max`."""
+    for position in reversed(range(len(heap) // 2)):
+        _sift_up(heap, position, True)
+
+
+def _sift_down(heap: list[Any], start: int, position: int, largest: bool = False) -> None:
     item = heap[position]
     while position > start:
         parent_position = (position - 1) >> 1
         parent = heap[parent_position]
-        if not item < parent:
+        if not (parent < item if largest else item < parent):
             break
         heap[position] = parent
         position = parent_position
     heap[position] = item
 
 
-def _sift_up(heap: list[Any], position: int) -> None:
+def _sift_up(heap: list[Any], position: int, largest: bool = False) -> None:
     end = len(heap)
     start = position
     item = heap[position]
     child = 2 * position + 1
     while child < end:
         right = child + 1
-        if right < end and not heap[child] < heap[right]:
+        if right < end and not (heap[right] < heap[child] if largest else heap[child] < heap[right]):
             child = right
         heap[position] = heap[child]
         position = child
         child = 2 * position + 1
     heap[position] = item
-    _sift_down(heap, start, position)
+    _sift_down(heap, start, position, largest)
 
 
 def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:

@@ -76,7 +76,7 @@ class Value:
         cls = self.python_type()
         if name == "__class__":
             return tx.wrap(cls, None)
-        if not hasattr(cls, name):
+        if not any(name in vars(base) for base in cls.__mro__):  # what the metaclass has is no attribute of instances
             return tx.raise_python(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
         return tx.unsupported("attribute", f"reading {name!r} of {self!r}")
 

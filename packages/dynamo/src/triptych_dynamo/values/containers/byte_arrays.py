@@ -207,7 +207,7 @@ class TypedArrayValue(GivenBufferValue):
     def load_contents(self, cg: Writer) -> None:
         cg.load_object(array.array)
         cg.load_const(self._own.typecode)
-        if self._own.typecode == "u":
+        if self._own.typecode in "uw":
             cg.load_const(self._own.tounicode())
         else:
             cg.load_const(self._own.tobytes())

@@ -208,6 +208,14 @@ def _index(self: DequeValue, tx: Frame, *args: Value) -> Value:
     return tx.call(tx.wrap(containers.deque_index, None), [self, *args], {})
 
 
+@DEQUE("__reduce_ex__", "__reduce__")
+def _reduce(self: DequeValue, tx: Frame, protocol: Value | None = None) -> Value:
+    """What `copy` asks for: the class, its arguments and the items."""
+    bounds = [] if self.maxlen is None else [tx.trace.make_tuple([]), tx.constant(self.maxlen)]
+    items = iterators.get_iter(tx, self)
+    return tx.trace.make_tuple([tx.wrap(deque, None), tx.trace.make_tuple(bounds), none(tx), items])
+
+
 @DEQUE("copy", "__copy__")
 def _copy(self: DequeValue, tx: Frame) -> Value:
     return self.like(self.items)

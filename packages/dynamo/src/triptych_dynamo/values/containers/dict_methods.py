@@ -122,6 +122,18 @@ def _clear(self: DictValue, tx: Frame) -> Value:
     return none(tx)
 
 
+@DICT("__reduce_ex__", "__reduce__")
+def _reduce(self: DictValue, tx: Frame, protocol: Value | None = None) -> Value:
+    """What `copy` asks for: the class, its arguments and the items."""
+    if self.owner is not None or self.cls not in (OrderedDict, defaultdict):
+        return tx.unsupported("call", f"__reduce_ex__ of a {self.cls.__name__}")
+    factory = self.default_factory
+    given = [] if factory is None or is_constant_equal(factory, None) else [factory]
+    items = iterators.get_iter(tx, self.call_method(tx, "items", [], {}))
+    parts = [tx.wrap(self.cls, None), tx.trace.make_tuple(given), none(tx), none(tx), items]
+    return tx.trace.make_tuple(parts)
+
+
 @DICT("copy", "__copy__")
 def _copy(self: DictValue, tx: Frame) -> Value:
     result = DictValue((), cls=self.cls)
@@ -383,6 +395,9 @@ class MappingProxyValue(Value):
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in self._READS:
             return self.mapping.call_method(tx, name, args, kwargs)
+        if name in ("__repr__", "__str__"):
+            text = tx.call(tx.wrap(repr if name == "__repr__" else str, None), [self.mapping], {}).as_constant()
+            return tx.constant(f"mappingproxy({text})" if name == "__repr__" else text)
         return super().call_method(tx, name, args, kwargs)
 
     def reconstruct(self, cg: Writer) -> None:

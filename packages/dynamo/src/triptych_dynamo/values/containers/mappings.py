@@ -89,7 +89,8 @@ class DictValue(Value):
         return all(entry.key.is_constant() and entry.value.is_constant() for entry in self.all_entries(None))
 
     def as_constant(self) -> Any:
-        return self.cls((e.key.as_constant(), e.value.as_constant()) for e in self.all_entries(None))
+        pairs = [(entry.key.as_constant(), entry.value.as_constant()) for entry in self.all_entries(None)]
+        return defaultdict(None, pairs) if self.cls is defaultdict else self.cls(pairs)
 
     def as_graph_arg(self, tx: Frame) -> Any:
         return {e.key.as_constant(): e.value.as_graph_arg(tx) for e in self.all_entries(tx)}
@@ -219,8 +220,8 @@ class DictValue(Value):
         """A plain dict is built in place; other classes are made empty and filled, in order."""
         if self.cls is not dict:
             cg.load_object(self.cls)
-            if self.default_factory is not None:
-                cg.load(self.default_factory)
+        if self.cls is defaultdict:
+            cg.load(self.default_factory or ConstantValue(None))
         entries = list(self.entries.values())
         if self.owner is None and needs_fields(self.entries):
             for entry in entries:  # built now, so that what goes into them goes in before they become keys
@@ -233,7 +234,7 @@ class DictValue(Value):
             cg.load(entry.value)
         cg.build("MAP", len(entries))
         if self.cls is not dict:
-            cg.call(2 if self.default_factory is not None else 1)
+            cg.call(2 if self.cls is defaultdict else 1)
 
     # -- data model ----------------------------------------------------------------------------------------------------
     def iterate(self, tx: Frame) -> Iterator[Value]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copyreg
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from triptych_dynamo.values.attributes import attribute_name
+from triptych_dynamo.values.attributes import attribute_name, defines
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import MethodTable, none
 
@@ -79,10 +80,18 @@ def _repr(self: Any, tx: Frame) -> Value:
 @OBJECT("__reduce_ex__", "__reduce__")
 def _reduce(self: Any, tx: Frame, protocol: Value | None = None) -> Value:
     """What `copy` asks for: the class, and the state as `object.__reduce_ex__` gives it for plain instances."""
-    custom = [name for name in ("__getstate__", "__getnewargs_ex__", "__getnewargs__") if has_own(self.cls, name)]
+    own = defines(self.cls, "__reduce__")
+    if protocol is not None and isinstance(own, FunctionType):  # `__reduce_ex__` asks the class for it
+        return tx.call(tx.wrap(own, None), [self], {})
+    getstate = defines(self.cls, "__getstate__")
+    custom = has_own(self.cls, "__getstate__") and not isinstance(getstate, FunctionType)
+    custom = custom or has_own(self.cls, "__getnewargs_ex__") or has_own(self.cls, "__getnewargs__")
     if custom or self.storage is not None or self.slots or self.fields is None:
         return tx.unsupported("call", f"copying an instance of {self.cls.__qualname__}")
-    state = self.fields.call_method(tx, "copy", [], {}) if self.fields.truth(tx) else none(tx)
+    if isinstance(getstate, FunctionType):
+        state = tx.call(tx.wrap(getstate, None), [self], {})
+    else:
+        state = self.fields.call_method(tx, "copy", [], {}) if self.fields.truth(tx) else none(tx)
     parts = [tx.wrap(copyreg.__newobj__, None), tx.trace.make_tuple([tx.wrap(self.cls, None)]), state]  # type: ignore[attr-defined]
     return tx.trace.make_tuple(parts)
 
