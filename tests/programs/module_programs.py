@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import pickle
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import distributed, nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.utils import parametrizations
 
 from tests.programs.program import Compile, data, gradients, program
@@ -190,3 +194,44 @@ def decoding_with_a_cache(compile: Compile) -> Any:
         steps = [fast(data(2, 4, 8), torch.arange(4))]
         steps += [fast(data(2, 1, 8, seed=n), torch.tensor([n])) for n in range(4, 8)]
     return steps, model.keys
+
+
+@contextlib.contextmanager
+def one_process(folder: str) -> Iterator[None]:
+    """A process group of this process alone."""
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+@program(graphs=2, breaks=3)  # at the hooks that gather and free
+def parameters_in_shards(compile: Compile) -> Any:
+    with tempfile.TemporaryDirectory() as folder, one_process(folder):
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+        fully_shard(model[0])
+        fully_shard(model)
+        fast, losses = compile(model), []
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for n in range(4):
+            loss = fast(data(4, 8, seed=n)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+
+@program(graphs=1)
+def replicated_parameters(compile: Compile) -> Any:
+    with tempfile.TemporaryDirectory() as folder, one_process(folder):
+        model = nn.parallel.DistributedDataParallel(compile(nn.Sequential(nn.Linear(8, 4), nn.ReLU())))
+        optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
+        for n in range(3):
+            loss = model(data(4, 8, seed=n)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses

@@ -55,6 +55,26 @@ def wrap_disabled_function(tx: Frame, obj: Any, source: Source | None) -> Value:
     return DirectiveValue(obj, lambda tx, args, kwargs: tx.unsupported("disabled", text), source)
 
 
+_KEPT_OUT = "torch.distributed.fsdp._fully_shard._fsdp_common"
+
+
+def _is_kept_out(obj: Any) -> bool:
+    """What torch keeps its compiler out of at each call: the hooks that gather and free the parts of parameters."""
+    return (
+        type(obj) is FunctionType
+        and obj.__code__.co_qualname == "_dynamo_disable.<locals>.wrapper"
+        and obj.__globals__.get("__name__") == _KEPT_OUT
+    )
+
+
+@wraps_if(_is_kept_out, order=70)
+def wrap_kept_out(tx: Frame, obj: Any, source: Source | None) -> Value:
+    """A break: these run between the graphs."""
+    tx.guard("is", source, obj)
+    text = f"{obj.__qualname__}, a hook that torch keeps compilers out of"
+    return DirectiveValue(obj, lambda tx, args, kwargs: tx.unsupported("disabled", text), source)
+
+
 _REGION = "__marked_compile_region_fn__"
 _region_marks: weakref.WeakKeyDictionary[Any, RegionMark] = weakref.WeakKeyDictionary()
 
