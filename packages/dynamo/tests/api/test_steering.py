@@ -239,3 +239,34 @@ def test_disabled_methods_break_before_their_call():
     for fn in (lambda x: Disabled(3), lambda x: made(x)):
         with pytest.raises(td.GraphBreakError, match=r"Disabled.__(init|call)__ is disabled"):
             td.optimize("eager", fullgraph=True)(fn)(x)
+
+
+@pytest.mark.parametrize("decorate", [td.optimize("eager"), td.disable], ids=["compiled", "disabled"])
+def test_hooks_of_attributes_that_are_no_plain_functions_run(decorate):
+    class Doubling:
+        @decorate
+        def __setattr__(self, name, value):
+            object.__setattr__(self, name, value * 2)
+
+        @decorate
+        def __getattr__(self, name):
+            return len(name)
+
+        @decorate
+        def __delattr__(self, name):
+            object.__setattr__(self, name, 7)
+
+    class Constant:
+        @decorate
+        def __getattribute__(self, name):
+            return 6
+
+    def program(x):
+        holder = Doubling()
+        holder.kept, holder.lost = 3, 4
+        del holder.lost
+        return x * holder.kept + holder.lost, x * holder.absent, x * Constant().any
+
+    x = torch.ones(2)
+    assert [y.tolist() for y in td.optimize("eager")(program)(x)] == [y.tolist() for y in program(x)]
+    assert program(x)[0].tolist() == [13, 13]

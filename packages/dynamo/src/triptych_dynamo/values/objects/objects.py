@@ -103,9 +103,9 @@ class ObjectValue(Value):
     # -- attributes ----------------------------------------------------------------------------------------------------
     def get_attr(self, tx: Frame, name: str) -> Value:
         custom = attributes.defines(self.cls, "__getattribute__")
-        if isinstance(custom, FunctionType):
-            getter = tx.wrap(custom, None)
-            found = tx.catches(AttributeError, lambda: tx.call(getter, [self, tx.constant(name)]))
+        if not isinstance(custom, attributes.C_METHODS):
+            getter = attributes.bind(tx, self, self.cls, custom, "__getattribute__")
+            found = tx.catches(AttributeError, lambda: tx.call(getter, [tx.constant(name)]))
             return found if found is not None else self.fallback_attr(tx, name)
         if custom.__objclass__.__module__ not in _GENERIC_LOOKUP:
             return tx.unsupported("attribute", f"attribute {name!r} of a {self.cls.__qualname__}, looked up by C code")
@@ -136,8 +136,8 @@ class ObjectValue(Value):
     def fallback_attr(self, tx: Frame, name: str) -> Value:
         """The class's `__getattr__`, or the traced AttributeError."""
         fallback = attributes.defines(self.cls, "__getattr__")
-        if isinstance(fallback, FunctionType):
-            return tx.call(tx.wrap(fallback, None), [self, tx.constant(name)])
+        if fallback is not ABSENT and not isinstance(fallback, attributes.C_METHODS):
+            return tx.call(attributes.bind(tx, self, self.cls, fallback, "__getattr__"), [tx.constant(name)])
         guard_lacks(tx, self.cls, "__getattr__")
         return self.raise_absent(tx, name)
 
@@ -180,8 +180,8 @@ class ObjectValue(Value):
 
     def set_attr(self, tx: Frame, name: str, value: Value) -> None:
         custom = attributes.defines(self.cls, "__setattr__")
-        if isinstance(custom, FunctionType):
-            tx.call(tx.wrap(custom, None), [self, tx.constant(name), value])
+        if not isinstance(custom, attributes.C_METHODS):
+            tx.call(attributes.bind(tx, self, self.cls, custom, "__setattr__"), [tx.constant(name), value])
         else:
             self.generic_set(tx, name, value)
 
@@ -251,8 +251,8 @@ class ObjectValue(Value):
 
     def del_attr(self, tx: Frame, name: str) -> None:
         custom = attributes.defines(self.cls, "__delattr__")
-        if isinstance(custom, FunctionType):
-            tx.call(tx.wrap(custom, None), [self, tx.constant(name)])
+        if not isinstance(custom, attributes.C_METHODS):
+            tx.call(attributes.bind(tx, self, self.cls, custom, "__delattr__"), [tx.constant(name)])
         else:
             self.generic_delete(tx, name)
 
