@@ -158,3 +158,12 @@ def integration_with_steps_of_floats(compile: Compile) -> Any:
         return y
 
     return [integrate(data(3), 1.0, h) for h in (0.25, 0.5, 0.25, 0.2)]
+
+
+@program(graphs=3)
+def flags_out_of_sizes(compile: Compile) -> Any:
+    @compile
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[2] > 4).sum(-1, x.shape[2] > 0)
+
+    return [attend(data(1, 2, length, 4)) for length in (3, 5, 6, 4, 7)]

@@ -87,7 +87,13 @@ class GraphBuilder:
         if refused is not None:
             tx.raise_python(type(refused), *refused.args)
         writes = CountedWrites(target, fake_args, fake_kwargs)
-        result = self.run_fake(tx, target, fake_args, fake_kwargs)
+        try:
+            result = self.run_fake(tx, target, fake_args, fake_kwargs)
+        except _TruthWantedError as error:
+            decided = [_decided(tx, arg) for arg in args], {name: _decided(tx, arg) for name, arg in kwargs.items()}
+            if decided == (list(args), kwargs):
+                tx.unsupported("graph-argument", str(error))
+            return self.call(tx, target, *decided)
         writes.count()
         self.trace.unbacked.before_node(target)
         kind = "call_method" if isinstance(target, str) else "call_function"
@@ -114,6 +120,8 @@ class GraphBuilder:
         except CANNOT_FAKE as error:
             self._cannot_fake(tx, target, error)
         except Exception as error:  # the program's own error
+            if type(error) is TypeError and "not SymBool" in str(error):
+                raise _TruthWantedError(str(error)) from error
             cause = error.__cause__
             if isinstance(cause, CANNOT_FAKE):
                 self._cannot_fake(tx, target, cause)
@@ -177,6 +185,15 @@ class GraphBuilder:
     def mutated_inputs(self) -> list[fx.Node]:
         """Placeholders whose tensors the graph writes."""
         return [node for node, version in self.input_versions.items() if tensor_version(node.meta["val"]) != version]
+
+
+class _TruthWantedError(Exception):
+    """A function takes no comparison of symbolic numbers where it wants True or False."""
+
+
+def _decided(tx: Frame, arg: Any) -> Any:
+    """An argument; for a comparison of symbolic numbers what it is in this run, guarded."""
+    return ConstantValue(arg.truth(tx)) if isinstance(getattr(arg, "sym", None), torch.SymBool) else arg
 
 
 def as_argument(tx: Frame, arg: Any) -> Any:
