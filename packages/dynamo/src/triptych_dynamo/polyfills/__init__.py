@@ -74,6 +74,7 @@ MODELS: dict[Any, Callable[..., Any]] = {
     json.encoder.c_make_encoder: texts.make_encoder,  # type: ignore[attr-defined]
     json.scanner.c_make_scanner: json.scanner.py_make_scanner,  # type: ignore[attr-defined]
     types.SimpleNamespace.__eq__: containers.namespace_eq,
+    types.SimpleNamespace.__ne__: containers.namespace_ne,
     types.SimpleNamespace.__repr__: containers.namespace_repr,
     lazy_property.__get__: distributions.lazy_property_get,
     group_tensors: tensor_lists.group_by_device_and_dtype,

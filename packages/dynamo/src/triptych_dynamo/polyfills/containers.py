@@ -235,6 +235,11 @@ def namespace_eq(self: SimpleNamespace, other: Any, /) -> Any:
     return self.__dict__ == other.__dict__ if isinstance(other, SimpleNamespace) else NotImplemented
 
 
+def namespace_ne(self: SimpleNamespace, other: Any, /) -> Any:
+    """`SimpleNamespace.__ne__`."""
+    return self.__dict__ != other.__dict__ if isinstance(other, SimpleNamespace) else NotImplemented
+
+
 def namespace_repr(self: SimpleNamespace, /) -> str:
     """`SimpleNamespace.__repr__`."""
     name = "namespace" if type(self) is SimpleNamespace else type(self).__name__
