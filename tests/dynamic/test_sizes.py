@@ -77,6 +77,10 @@ def layouts(x: torch.Tensor, w: torch.Tensor) -> Any:
     return table.permute(2, 0, 1), (x @ w.t()).t().exp(), x.view(n, 2, 2).transpose(0, 2).sin(), images.cos(), x.cos()
 
 
+def padded(parts: list[torch.Tensor]) -> torch.Tensor:
+    return nn.utils.rnn.pad_sequence(parts, batch_first=True) * 2
+
+
 def two(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x + y) * x.shape[0]
 
@@ -101,6 +105,7 @@ AUTOMATIC = [
     Row("several", fixed(several), sizes(8, 9, 10, 7), 2),
     Row("functions", fixed(functions), [(LEAVES[n], k) for n, k in ((7, 3), (9, 4), (12, 6), (5, 8))], 2, train=True),
     Row("parts", fixed(parts), sizes(8, 9, 11), 3),
+    Row("padded", fixed(padded), [([numbers(n, 2), numbers(m, 2)],) for n, m in ((3, 4), (5, 2), (7, 6))], 2),
     Row("joined", fixed(joined), sizes(8, 9, 11), 2),
     Row("reduced", fixed(reduced), sizes(8, 9, 11), 2),
     Row("attention", fixed(attention), sizes(8, 9, 11), 2),

@@ -127,6 +127,7 @@ def is_symbolic(number: Any) -> bool:
     return isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
+pad_sequence = torch._C._nn.pad_sequence  # what torch.nn.utils.rnn.pad_sequence calls
 data_dependent_errors = (DataDependentOutputException, DynamicOutputShapeException)  # FakeTensorMode raises these
 
 
