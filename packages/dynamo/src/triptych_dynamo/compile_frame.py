@@ -21,6 +21,7 @@ from triptych_dynamo.emit.continuation import Layout
 from triptych_dynamo.emit.cut import Cut
 from triptych_dynamo.emit.ending import NoEnding, ending_of
 from triptych_dynamo.emit.frame_exit import CodeShape, FrameCode, return_body, takes_list
+from triptych_dynamo.emit.refused_rest import refused_rest
 from triptych_dynamo.errors import (
     ConstraintViolationError,
     GraphBreakError,
@@ -30,7 +31,9 @@ from triptych_dynamo.errors import (
     TraceTimeError,
     Unsupported,
 )
+from triptych_dynamo.guards.facts import Guard, PythonFact
 from triptych_dynamo.interpreter.entry import Entry
+from triptych_dynamo.sources import PinnedSource
 from triptych_dynamo.steering import BREAKS_ARE_ERRORS
 from triptych_dynamo.trace.modes import guard_modes, preserved_modes
 from triptych_dynamo.trace.plan import CutHere, Plan
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
 
     from triptych_dynamo.bytecode import Instruction
     from triptych_dynamo.emit.ending import Ending
-    from triptych_dynamo.guards.facts import Guard
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.options import Options
     from triptych_dynamo.sources import Source
@@ -162,12 +164,14 @@ class FrameCompiler:
             except Unsupported as error:
                 error.__traceback__ = error.__cause__ = error.__context__ = None  # they hold the trace
                 if self._is_error(error, attempt.trace):
-                    if not layout.is_start:  # blocks that earlier pieces entered are not left: no policy outlives them
-                        BREAKS_ARE_ERRORS.set(None)
-                    raise GraphBreakError(error) from error
+                    if layout.is_start:
+                        raise GraphBreakError(error) from error
+                    plan.refused = plan.refused or error
                 learned = plan.learn(attempt.trace, error)
                 error.forget_frames()
                 if not learned:
+                    if plan.refused is not None:
+                        return _refused(layout, plan.refused, attempt.trace)
                     return CompiledFrame(None, list(attempt.trace.guards.values()), None, error)
             except RestartTrace:
                 continue
@@ -214,9 +218,13 @@ class FrameCompiler:
                 layout = replace(layout, plain=True)
             return self.resume(frame, layout, awaits, frame is root and attempt.layout.is_start)
 
-        ending = Cut(cut.frames, shape, resume, self.own_code)
+        refused = attempt.trace.plan.refused
+        ending = Cut(cut.frames, shape, resume, self.own_code, refused)
         writer = FrameCode(attempt.trace, shape, lambda module: unhooked(self.compile_graph(module)), self.failed)
-        return self._write(attempt, writer, ending.body, cut.reason)
+        frame = self._write(attempt, writer, ending.body, cut.reason if refused is None else None)
+        if refused is not None:
+            frame.guards.append(_policy_guard())
+        return frame
 
     def _write(
         self, attempt: Attempt, writer: FrameCode, body: Callable[..., None], reason: Unsupported | None
@@ -234,6 +242,20 @@ class FrameCompiler:
         guards, inputs = list(attempt.trace.guards.values()), dict(attempt.trace.graph.inputs)
         effects = tuple(str(getattr(value, "source", None) or value) for value in attempt.trace.effects.changed())
         return CompiledFrame(code, guards, writer.graph_module, reason, inputs, cells, effects)
+
+
+def _refused(layout: Layout, error: Unsupported, trace: Trace) -> CompiledFrame:
+    """The rest of a frame that must not break and does, for as long as breaks are errors."""
+    error.forget_frames()
+    code, cells = refused_rest(layout, error)
+    return CompiledFrame(code, [*_guards_of_error(trace), _policy_guard()], cells=cells)
+
+
+def _policy_guard() -> Guard:
+    """Breaks mean what they mean now."""
+    variable, policy = BREAKS_ARE_ERRORS, BREAKS_ARE_ERRORS.get()
+    fact = PythonFact(lambda found: found.get() is policy, f"{variable.name}.get() is {policy}")
+    return Guard("python", PinnedSource(variable, variable.name), fact)
 
 
 def _guards_of_error(trace: Trace) -> list[Guard]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pytest
@@ -69,6 +70,92 @@ def test_breaks_allowed_under_fullgraph() -> None:
         td.optimize("eager", fullgraph=True)(lambda x: allowed(x) + breaks(x))(X)
     with pytest.raises(td.GraphBreakError):  # the error left the block of the policy behind
         td.optimize("eager", fullgraph=True)(breaks)(X)
+
+
+class Noting:
+    """A manager that notes its exit."""
+
+    def __init__(self, log: list[str], name: str) -> None:
+        self.log, self.name = log, name
+
+    def __enter__(self) -> None:
+        self.log.append(f"in {self.name}")
+
+    def __exit__(self, kind: Any, *details: Any) -> None:
+        self.log.append(f"out {self.name} {kind.__name__ if kind else None}")
+
+
+def _in_blocks(x: torch.Tensor, log: list[str]) -> torch.Tensor:
+    with Noting(log, "block"), torch.no_grad(), td.error_on_graph_break(False):
+        y = breaks(x)
+        with td.error_on_graph_break(True):
+            try:
+                y = breaks(y)
+            finally:
+                log.append("finally")
+    return y
+
+
+def _behind_the_policy(x: torch.Tensor, log: list[str]) -> torch.Tensor:
+    try:
+        with td.error_on_graph_break(False):
+            y = breaks(x)
+        log.append("between")
+        return breaks(y)
+    except RuntimeError as error:
+        log.append(type(error).__name__)
+        return x * 3
+
+
+def _in_a_callee(x: torch.Tensor, log: list[str]) -> torch.Tensor:
+    with Noting(log, "outer"):
+        y = _in_blocks(x, log) + 1
+    return y
+
+
+def _with_a_cell(x: torch.Tensor, log: list[str]) -> torch.Tensor:
+    kept = x + 1
+
+    def inner() -> torch.Tensor:
+        return kept * 2
+
+    with Noting(log, "cell"):
+        with td.error_on_graph_break(False):
+            y = breaks(x)
+        kept = breaks(y)
+        return inner()
+
+
+LEFT = {
+    _in_blocks: ["in block", "finally", "out block GraphBreakError"],
+    _behind_the_policy: ["between", "GraphBreakError"],
+    _in_a_callee: ["in outer", "in block", "finally", "out block GraphBreakError", "out outer GraphBreakError"],
+    _with_a_cell: ["in cell", "out cell GraphBreakError"],
+}
+
+
+@pytest.mark.parametrize("fn", LEFT)
+def test_blocks_are_left_by_the_error(fn: Any) -> None:
+    """An error behind a break comes from the frame itself, whose own code leaves what earlier pieces entered."""
+    compiled = td.optimize("eager")(fn)
+    for _ in range(2):
+        log: list[str] = []
+        with td.error_on_graph_break(True):
+            try:
+                compiled(X, log)
+            except td.GraphBreakError as error:
+                lines = [row.lineno for row in traceback.extract_tb(error.__traceback__) if row.filename == __file__]
+                first = fn.__code__.co_firstlineno
+                assert len(lines) > 1 and any(line is not None and line > first for line in lines[1:])
+            else:
+                assert fn is _behind_the_policy
+            assert log == LEFT[fn] and torch.is_grad_enabled()
+            with pytest.raises(td.GraphBreakError):
+                td.optimize("eager")(breaks)(X)
+    log, plain = [], []
+    expected = fn(X, plain)
+    if fn is not _in_blocks and fn is not _in_a_callee:
+        assert torch.equal(compiled(X, log), expected) and log == plain
 
 
 def test_around_the_call() -> None:

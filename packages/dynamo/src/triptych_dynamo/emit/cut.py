@@ -38,6 +38,7 @@ class Cut:
         resume: gives, for a frame, a layout, and whether that place awaits a callee, code that hands what is alive to
             the continuation of the layout.
         own_code: told each code object that is made for a frame inside the root.
+        refused: the break is an error, to be raised in the innermost frame.
     """
 
     def __init__(
@@ -46,9 +47,10 @@ class Cut:
         shape: CodeShape,
         resume: Callable[[Frame, Layout, bool], list[Instruction]],
         own_code: Callable[[CodeType], None],
+        refused: Unsupported | None = None,
     ) -> None:
         self.shape = shape
-        self.parts = [self._part(frame, resume, frame is not frames[-1]) for frame in frames]
+        self.parts = [self._part(frame, resume, frame is not frames[-1], refused) for frame in frames]
         self.root, *self.inner = self.parts
         self.codes = [part.inner_code() for part in self.inner]
         for code, _ in self.codes:
@@ -56,8 +58,13 @@ class Cut:
         self.after = self.root.rest()
 
     @staticmethod
-    def _part(frame: Frame, resume: Callable[[Frame, Layout, bool], list[Instruction]], calls: bool) -> FramePart:
-        return FramePart(frame, lambda layout, awaits: resume(frame, layout, awaits), calls)
+    def _part(
+        frame: Frame,
+        resume: Callable[[Frame, Layout, bool], list[Instruction]],
+        calls: bool,
+        refused: Unsupported | None = None,
+    ) -> FramePart:
+        return FramePart(frame, lambda layout, awaits: resume(frame, layout, awaits), calls, refused)
 
     # -- the body ----------------------------------------------------------------------------------------------------
     def body(self, cg: Writer) -> None:

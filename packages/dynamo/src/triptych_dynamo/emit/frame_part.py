@@ -30,6 +30,7 @@ from triptych_dynamo.emit.continuation import (
 )
 from triptych_dynamo.emit.kept_objects import keep_in_cells
 from triptych_dynamo.emit.pops import BRANCH_EFFECTS, operands_of
+from triptych_dynamo.emit.refused_rest import refusal
 from triptych_dynamo.emit.trampoline import Resume
 from triptych_dynamo.interpreter.held import generator_locals, named_locals
 from triptych_dynamo.interpreter.version import LOOP
@@ -37,6 +38,7 @@ from triptych_dynamo.values.differentiation.checkpoint import AloneValue, runs_a
 from triptych_dynamo.values.null import HANDLING, NULL, OFFSET
 
 if TYPE_CHECKING:
+    from triptych_dynamo.errors import Unsupported
     from triptych_dynamo.interpreter.frame import Frame
     from triptych_dynamo.values.base import Value
 
@@ -67,12 +69,14 @@ class FramePart:
         frame: the frame as the trace left it.
         resume: gives code that hands what is alive to the continuation of a layout.
         calls: whether the next frame of the cut is its callee (else the cut is before its own instruction).
+        refused: the break is an error, which is raised in place of the instruction; handlers run as plain Python.
     """
 
-    def __init__(self, frame: Frame, resume: ResumeCode, calls: bool) -> None:
+    def __init__(self, frame: Frame, resume: ResumeCode, calls: bool, refused: Unsupported | None = None) -> None:
         self.frame = frame
         self.resume = resume
         self.calls = calls
+        self.refused = refused
         self.awaits = calls or frame.pending_call is not None
         self.instructions = frame.program.instructions
         self.start = self.last = frame.position
@@ -136,11 +140,13 @@ class FramePart:
         mapping: dict[Instruction, Instruction] = {}
         body = copy_instructions(self.instructions, mapping)
         breaking = body[self.last]
+        if self.refused is not None and not self.calls:
+            return [*refusal(self.frame.code, breaking, self.refused, self.awaits), *body]
         if self.awaits:
             run = [*build.load_const(run_piece), *build.swap(2), *build.call(1)] if self.calls else await_code()
             group = covered(run, breaking)
             after = Successor(self.last if self.calls else self.last + 1, (*self.kinds, Slot.OBJECT), len(self.kinds))
-            tail = self._handler_stub(group)
+            tail = self._handler_stub(group) if self.refused is None else []
             return [*group, *self._stub(after, self.calls), *body, *tail]
         group = body[self.start : self.last + 1]
         tail = []

@@ -39,6 +39,7 @@ class Plan:
         self.steps: tuple[int, ...] = ()
         self.firsts: tuple[int, ...] = ()  # per frame the step at which its call begins: a cut there runs it whole
         self.reason: Unsupported | None = None
+        self.refused: Unsupported | None = None  # a break that is an error: it is raised where the graph ends
         self.boundaries: list[int] = []  # steps of the root that begin a statement outside of handlers
 
     # -- while a frame runs ------------------------------------------------------------------------------------------
