@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from table import construct
 
@@ -68,3 +70,78 @@ def a_key_that_loses_its_hash(x):
         mapping[key]
     except RuntimeError as error:
         return str(error), len(mapping), len(members), x + 2
+
+
+class HashedList(list):
+    """Compared as a list, hashed by a method of its own."""
+
+    def __hash__(self):
+        return hash(tuple(self))
+
+
+@construct(X)
+def keys_compared_by_a_builtin(x):
+    mapping = {}
+    for index in range(3):
+        mapping[HashedList([index])] = index
+    mapping[HashedList([0])] = 5
+    return x, [mapping.get(HashedList([index]), -1) for index in range(4)], len({HashedList("a"), HashedList("a")})
+
+
+class Items(list):
+    pass
+
+
+class Pair(tuple):
+    pass
+
+
+class Mapping(dict):
+    pass
+
+
+class Members(set):
+    pass
+
+
+class Half(Items):
+    """Not iterated over as it is."""
+
+    def __iter__(self):
+        return iter(())
+
+
+@construct(X)
+def containers_of_two_subclasses(x):
+    return (
+        x,
+        [Items([1]) == Items([1]), Items([1]) != Items([1]), Items([1]) < Items([2]), Items([1]) + Items([2])],
+        [Pair((1,)) == Pair((1,)), Pair((1,)) != Pair((2,)), Pair((1,)) < Pair((2,)), Pair((1,)) + Pair((2,))],
+        [Mapping(a=1) == Mapping(a=1), Mapping(a=1) != Mapping(a=1), Mapping(a=1) | Mapping(b=2)],
+        [Members("a") == Members("a"), Members("a") < Members("ab"), Members("a") | Members("b")],
+        [Half([1]) == Items([1]), Items([1]) == Half([1]), Half([1]) + Items([2]), list.__eq__(Items(), Half())],
+    )
+
+
+class Itself:
+    """A copy of it is the object itself."""
+
+    def __reduce__(self):
+        return "name"
+
+
+@construct(X)
+def copies_that_are_the_object(x):
+    thing = Itself()
+    return x, copy.copy(thing) is thing, copy.deepcopy([thing])[0] is thing
+
+
+class Member:
+    """An object in a set of a subclass."""
+
+
+@construct(X, Members([Member()]))
+def members_of_a_subclass_that_are_objects(x, members):
+    first = next(iter(members))
+    members.add(3)
+    return x + 1, first in members, Member() in members, len(members)

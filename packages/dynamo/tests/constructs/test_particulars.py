@@ -276,3 +276,32 @@ def test_bytes_and_tensors_that_come_to_share_memory():
         b[0] = 97
         t = make()
         assert torch.equal(compiled(b, t), t + 1) and b[0] == 9
+
+
+class ByIdentity:
+    """Hashed as objects are."""
+
+    def __init__(self, number):
+        self.number = number
+
+
+class ByNumber(ByIdentity):
+    """Hashed and compared by its number."""
+
+    def __hash__(self):
+        return self.number
+
+    def __eq__(self, other):
+        return self.number == other.number
+
+
+@pytest.mark.parametrize("cls", [ByIdentity, ByNumber])
+def test_keys_that_are_objects_are_guarded(cls):
+    def look(x, mapping, members, key):
+        return mapping.get(key), key in mapping, key in members, mapping.get((key, 1)), x + 1
+
+    keys = [cls(number) for number in range(3)]
+    mapping = {**{key: key.number for key in keys}, **{(key, 1): key.number + 5 for key in keys}}
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(look)
+    for key in (*keys, cls(0), cls(7)):
+        assert compiled(X, mapping, set(keys[:2]), key)[:4] == look(X, mapping, set(keys[:2]), key)[:4]

@@ -130,6 +130,9 @@ class Value:
         except NotConstant:
             return tx.unsupported("dict-key", f"{self!r} as a dictionary key")
 
+    def pin(self, tx: Frame) -> None:
+        """Say that a container of the program is asked for this key: what `key` stands for is guarded then."""
+
     # -- code after the graph ------------------------------------------------------------------------------------------
     def reconstruct(self, cg: Writer) -> None:
         """Emit code that leaves the object on the stack. Only asked of values without a usable source.

@@ -130,6 +130,8 @@ class DictValue(Value):
         return self._entry(tx, key, key_of(tx, key))
 
     def _entry(self, tx: Frame, key: Value, mark: Any) -> Entry | None:
+        if self.original is not None:
+            key.pin(tx)
         entry = self.entries.get(mark)
         if self.original is not None and not self.keys_guarded:
             if mark in self.original:

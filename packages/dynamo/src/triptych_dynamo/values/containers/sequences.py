@@ -326,7 +326,11 @@ class TupleValue(SequenceValue):
 
     def key(self, tx: Frame) -> Any:
         marks = [item.key(tx) for item in self.items]
-        return tuple(self.as_constant()) if self.is_constant() else (tuple, *marks)
+        return tuple(self.as_constant()) if self.is_constant() else tuple(marks)
+
+    def pin(self, tx: Frame) -> None:
+        for item in self.items:
+            item.pin(tx)
 
     def get_attr(self, tx: Frame, name: str) -> Value:
         index = field_index(self.cls, name)

@@ -77,6 +77,12 @@ class SetValue(Value):
             return tx.raise_python(TypeError, "unhashable type: 'set'")
         return frozenset(self.members)
 
+    def mark(self, tx: Frame, item: Value) -> Any:
+        """The stand-in of what the set is asked for."""
+        if self.source is not None:
+            item.pin(tx)
+        return member_of(tx, item)
+
     def iterate(self, tx: Frame) -> Iterator[Value]:
         self.guard_order(tx)
         return iter(self.ordered())
@@ -283,7 +289,7 @@ def _len(self: SetValue, tx: Frame) -> Value:
 
 @SET("__contains__")
 def _contains(self: SetValue, tx: Frame, item: Value) -> Value:
-    return tx.constant(member_of(tx, item) in self.members)
+    return tx.constant(self.mark(tx, item) in self.members)
 
 
 @SET("__iter__")
@@ -299,7 +305,7 @@ def _iter(self: SetValue, tx: Frame) -> Value:
 
 @SET("add")
 def _add(self: SetValue, tx: Frame, item: Value) -> Value:
-    mark = member_of(tx, item)
+    mark = self.mark(tx, item)
     if mark not in self.members:
         self.replace(tx, {**self.members, hold(mark): item})
     return none(tx)
@@ -314,7 +320,7 @@ def _discard(self: SetValue, tx: Frame, item: Value) -> Value:
 def _take(self: SetValue, tx: Frame, item: Value) -> bool:
     """Take a member out; whether it was there."""
     left = dict(self.members)
-    if left.pop(member_of(tx, item), None) is None:
+    if left.pop(self.mark(tx, item), None) is None:
         return False
     self.replace(tx, left)
     return True
@@ -394,6 +400,18 @@ def wrap_set(tx: Frame, obj: Any, source: Source | None) -> Value:
     for item in obj:
         value.members[item] = tx.constant(item)
     value.found, value.table = tuple(obj), set_order.copied(obj)
+    return value
+
+
+def wrap_members(tx: Frame, obj: Any, source: Source | None) -> SetValue:
+    """The members of an instance of a subclass, guarded as a whole."""
+    kind: Any = set if isinstance(obj, set) else frozenset
+    value = SetValue((), None, kind)
+    for item in kind.__iter__(obj):
+        check_key(tx, item, partial(kind.__contains__, obj))
+        value.members[item] = tx.constant(item)
+    tx.guard("set_is", source, frozenset(value.members))
+    value.source = source
     return value
 
 

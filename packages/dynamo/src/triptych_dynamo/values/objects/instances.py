@@ -134,11 +134,7 @@ def wrap_storage(tx: Frame, obj: Any, source: Source | None) -> Value | None:
     if isinstance(obj, tuple):
         return sequences.TupleValue(sequences.guard_items(tx, obj, source), source)
     if isinstance(obj, (set, frozenset)):
-        tx.guard("set_is", source, frozenset(obj))
-        kind = set if isinstance(obj, set) else frozenset
-        value = sets.SetValue([tx.constant(item) for item in obj], None, kind)
-        value.source = source
-        return value
+        return sets.wrap_members(tx, obj, source)
     atom = next((base for base in ATOM_BASES if isinstance(obj, base)), None)
     if atom is not None:
         tx.guard("equals", source, obj)

@@ -7,6 +7,7 @@ replayed as those of any dictionary. An instance of a subclass of a builtin cont
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType
@@ -16,7 +17,8 @@ from triptych_dynamo.errors import TracedException
 from triptych_dynamo.sources import AttrSource, InstanceDictSource, Source
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import ABSENT, guard_lacks, is_constant_equal, lookup, origin_of
+from triptych_dynamo.values.callables import operators
+from triptych_dynamo.values.common import ABSENT, guard_lacks, lookup, origin_of
 from triptych_dynamo.values.containers import iterators, mappings
 from triptych_dynamo.values.objects import instances
 from triptych_dynamo.values.objects.object_methods import OBJECT
@@ -35,6 +37,8 @@ _GENERIC_LOOKUP = frozenset(
 
 # Containers whose part of a rebuilt object is put in afterwards; the parts of others are arguments of `__new__`.
 _FILLED_LATER = (dict, OrderedDict, defaultdict, list, set)
+# Methods that look into another container as it is, whatever its class says of iteration.
+_OF_TWO = frozenset("__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __radd__".split())
 
 
 class ProtocolKey:
@@ -64,8 +68,7 @@ class ProtocolKey:
         against = other.value if isinstance(other, ProtocolKey) else self.tx.wrap(other, None)
         if against is self.value:
             return True
-        answer = self.value.call_method(self.tx, "__eq__", [against], {})
-        return not is_constant_equal(answer, NotImplemented) and answer.truth(self.tx)
+        return operators.compare(self.tx, "==", self.value, against).truth(self.tx)
 
 
 class ObjectValue(Value):
@@ -301,8 +304,12 @@ class ObjectValue(Value):
     def call_c_method(self, tx: Frame, cls: type, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A C method of a base class applied to this object: of the container's part, or of `object`."""
         if self.storage is not None and cls is not object:
+            if name in _OF_TWO:
+                parts = [getattr(arg, "storage", None) for arg in args]
+                args = [arg if part is None else part for arg, part in zip(args, parts, strict=True)]
             return self.storage.call_method(tx, name, args, kwargs)
-        if name in OBJECT and attributes.defines(cls, name) is attributes.defines(object, name):
+        inherited = attributes.defines(cls, name) is attributes.defines(object, name)
+        if name in OBJECT and (inherited or name == "__ne__"):  # which asks `__eq__`
             return OBJECT.run(self, tx, name, args, kwargs)
         return self.call_real(tx, cls, name, args, kwargs)
 
@@ -340,6 +347,17 @@ class ObjectValue(Value):
         if not self.is_new and not self.changed:
             return self.real
         return ProtocolKey(tx, self)
+
+    def pin(self, tx: Frame) -> None:
+        """A container of the program finds this very object, or does not: guarded by identity."""
+        if self.source is None or self.is_new:
+            return
+        try:
+            weakref.ref(self.real)
+        except TypeError:
+            tx.guard("is", self.source, self.real)
+        else:
+            tx.guard("is_weak", self.source, self.real)
 
     @property
     def changed(self) -> bool:
