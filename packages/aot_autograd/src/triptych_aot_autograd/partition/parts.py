@@ -230,10 +230,24 @@ class _Emitter:
             placeholder = graph.placeholder(node.name)
             placeholder.meta.update(node.meta)
             copies[node] = placeholder
-        for node in needed:
+        for node in self._late(needed):
             copies[node] = self._copy(graph, node, copies, node in self.second)
         graph.output(tuple([copies[n] if isinstance(n, Node) else None for n, _ in self.gradients]))
         return LazyGraphModule(self.joint.graph_module, graph, "Backward")
+
+    def _late(self, needed: list[Node]) -> list[Node]:
+        """`needed` with what is computed again just before it is first read: until then it takes no memory."""
+        again = {n for n in needed if n.meta.get("phase") == "forward"}
+        placed: dict[Node, None] = {}
+        for node in (*[n for n in needed if n not in again], *[n for n in needed if n in again]):
+            stack = [node]
+            while stack:
+                waiting = [n for n in self._inputs(stack[-1]) if n in again and n not in placed]
+                if waiting:
+                    stack.extend(waiting)
+                else:
+                    placed.setdefault(stack.pop())
+        return list(placed)
 
     def _copy(self, graph: Graph, node: Node, copies: dict[Node, Node], second: bool = False) -> Node:
         way = way_to(node) if second else None
