@@ -177,7 +177,10 @@ class GraphLowering:
         value = node.meta.get("val")
         if isinstance(result, LazyTensor):
             result.room = room_for(node, value)
-            return self._finish_tensor(result, value, len(node.users))
+            result = self._finish_tensor(result, value, len(node.users))
+            if _only_kept_narrow(node):
+                self.builder.realise(result)
+            return result
         if isinstance(result, (tuple, list)) and isinstance(value, (tuple, list)):
             users = _users_by_position(node)
             return [
@@ -229,6 +232,15 @@ class GraphLowering:
         stride = as_extents(expected.stride())
         window = self.builder.realise_with(value, stride)
         return Strided(window.buffer, window.size, stride, window.offset)
+
+
+def _only_kept_narrow(node: FxNode) -> bool:
+    """Whether the result is a narrower copy that is only returned: stored at once, so that what it is of can go."""
+    if node.target is not torch.ops.aten._to_copy.default or any(user.op != "output" for user in node.users):
+        return False
+    wide, narrow = (n.meta.get("val") for n in (node.args[0], node))
+    tensors = isinstance(wide, torch.Tensor) and isinstance(narrow, torch.Tensor)
+    return tensors and narrow.dtype.itemsize < wide.dtype.itemsize
 
 
 def _plain(structure: Any) -> Any:
