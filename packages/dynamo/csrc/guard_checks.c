@@ -125,6 +125,8 @@ static int holds_key(PyObject *object, PyObject *key) {
 
 static bool check_dict_has(const Op *op, Run *run) { return holds_key(VALUE, op->object) == 1; }
 static bool check_dict_lacks(const Op *op, Run *run) { return holds_key(VALUE, op->object) == 0; }
+static bool check_dict_has_at(const Op *op, Run *run) { return holds_key(VALUE, run->slots[op->other]) == 1; }
+static bool check_dict_lacks_at(const Op *op, Run *run) { return holds_key(VALUE, run->slots[op->other]) == 0; }
 
 /* Classes are asked for their names by the type's own lookup, which makes no exception of what is not there. */
 static bool check_lacks_attr(const Op *op, Run *run) {
@@ -258,6 +260,8 @@ const OpRow CHECK_ROWS[] = {
     {"dict_keys", check_dict_keys, NULL, false, MEMO_KEYS},
     {"dict_has", check_dict_has, NULL, false, MEMO_CONTENTS},
     {"dict_lacks", check_dict_lacks, NULL, false, MEMO_CONTENTS},
+    {"dict_has_at", check_dict_has_at},
+    {"dict_lacks_at", check_dict_lacks_at},
     {"lacks_attr", check_lacks_attr},
     {"cell_empty", check_cell_empty},
     {"range_is", check_range_is, NULL, false, MEMO_VALUE},

@@ -82,6 +82,15 @@ static bool read_item(const Op *op, Run *run) {
     return false;
 }
 
+/* The item whose key is the object in another slot. */
+static bool read_dict_item_at(const Op *op, Run *run) {
+    PyObject *dict = run->slots[op->slot];
+    if (!PyDict_Check(dict)) return false;
+    PyObject *value = PyDict_GetItemWithError(dict, run->slots[op->flag]);
+    if (value == NULL) PyErr_Clear();
+    return put(run, op, value);
+}
+
 static bool read_dict_key(const Op *op, Run *run) {
     PyObject *dict = run->slots[op->slot], *key = NULL;
     if (!PyDict_Check(dict)) return false;
@@ -123,6 +132,7 @@ const OpRow READ_ROWS[] = {
     {"attribute", read_attribute, prepare_attribute, true},
     {"instance_dict", read_instance_dict, NULL, true, MEMO_INSTANCE_DICT},
     {"dict_item", read_dict_item, prepare_key, false, MEMO_ITEM},
+    {"dict_item_at", read_dict_item_at, NULL, false},
     {"index", read_index, prepare_key, true, MEMO_INDEX},
     {"item", read_item, prepare_key, true, MEMO_ITEM},
     {"dict_key", read_dict_key, NULL, true},

@@ -137,6 +137,28 @@ class ItemSource(Source):
 
 
 @dataclass(frozen=True)
+class KeyedItemSource(Source):
+    """`base[key]` of a dictionary, `key` found at another source: an object that is itself alone."""
+
+    __hash__ = _cached_hash
+    base: Source
+    key: Source
+
+    def path(self) -> Iterator[Source]:
+        """All that the key is read through, then the dictionary's path and this source."""
+        yield from self.key.path()
+        yield from super().path()
+
+    @property
+    def root(self) -> Source:
+        """The first step of the dictionary's path."""
+        return self.base.root
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.key}]"
+
+
+@dataclass(frozen=True)
 class DictKeySource(Source):
     """The `index`-th key of a dictionary, in its order (for keys that are not constants)."""
 

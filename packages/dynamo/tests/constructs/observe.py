@@ -127,6 +127,13 @@ def _objects(nest: Any, open_ids: set[int]) -> Iterator[Any]:
     open_ids.discard(id(nest))
 
 
+def _assert_same_key(got: Any, expected: Any) -> None:
+    if any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(expected)):
+        assert_same(got, expected)
+    else:
+        assert got == expected, f"{got!r} for {expected!r}"
+
+
 def assert_same(got: Any, expected: Any) -> None:
     """Equal in value and type, through containers and objects."""
     if isinstance(expected, numpy.ndarray):
@@ -146,9 +153,10 @@ def assert_same(got: Any, expected: Any) -> None:
         _assert_same_tensor(got, expected)
         return
     if isinstance(expected, dict):
-        assert list(got) == list(expected)
-        for key in expected:
-            assert_same(got[key], expected[key])
+        assert len(got) == len(expected)
+        for (key, value), (expected_key, expected_value) in zip(got.items(), expected.items(), strict=True):
+            _assert_same_key(key, expected_key)
+            assert_same(value, expected_value)
     if isinstance(expected, (list, tuple, deque)):
         assert len(got) == len(expected), f"{got!r} for {expected!r}"
         for a, b in zip(got, expected, strict=True):

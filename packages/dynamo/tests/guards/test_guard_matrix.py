@@ -24,6 +24,7 @@ from triptych_dynamo.sources import (
     GradSource,
     InstanceDictSource,
     ItemSource,
+    KeyedItemSource,
     LocalSource,
     PinnedSource,
     TensorOffsetSource,
@@ -150,9 +151,25 @@ def test_values(guard, good, bad):
         assert reason(guard, value)
 
 
+def test_keys_at_other_sources():
+    key, other = torch.ones(1), torch.ones(1)
+    has, lacks, item = Guard("dict_has_at", X, Y), Guard("dict_lacks_at", X, Y), KeyedItemSource(X, Y)
+    for mapping in ({key: 5}, collections.OrderedDict({other: 1, key: 5}), Counted({key: 5})):
+        assert holds(has, mapping, key) and holds(Guard("equals", item, 5), mapping, key)
+        assert holds(lacks, mapping, torch.ones(1))
+        assert reason(lacks, mapping, key) == "L['y'] not in L['x']: it is a key"
+    assert reason(has, {key: 5}, other) == "L['y'] in L['x']: it is no key"
+    assert "cannot be read" in reason(Guard("equals", item, 5), {key: 5}, other)
+    assert reason(Guard("equals", item, 5), {key: 6}, key) == "L['x'][L['y']] == 5: it is 6"
+    for mapping in ([key], None):
+        assert reason(has, mapping, key) and reason(lacks, mapping, key)
+        assert reason(Guard("equals", item, 5), mapping, key)
+    assert reason(has, {1: 1}, []) and reason(lacks, {1: 1}, []) and reason(Guard("equals", item, 1), {1: 1}, [])
+
+
 def test_every_kind_is_tested_and_described():
     tested = {row[0].kind for row in ROWS} | {"same_as", "not_same_as", "distinct", "tensor", "no_overlap", "mode"}
-    tested |= {"no_gradients", "overlap"}
+    tested |= {"no_gradients", "overlap", "dict_has_at", "dict_lacks_at"}
     assert tested == set(KINDS)
     assert reason(Guard("equals", X, 3), 4) == "L['x'] == 3: it is 4"
     assert reason(Guard("length", X, 3), [1]) == "len(L['x']) == 3: its length is 1"

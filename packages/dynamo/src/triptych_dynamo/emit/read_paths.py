@@ -69,6 +69,13 @@ def _item(cg: Writer, source: Any) -> None:
         cg.subscr()
 
 
+def _keyed_item(cg: Writer, source: Any) -> None:
+    cg.load_object(dict.__getitem__)
+    cg.load_source(source.base)
+    cg.load_source(source.key)
+    cg.call(2)
+
+
 def _plain_read(cls: Any) -> Callable[..., Any] | None:
     """How to read an item of a container whose class has a `__getitem__` of its own; None where `[]` will do."""
     for base, read in _PLAIN_READS:
@@ -137,6 +144,7 @@ _ROWS: dict[type[s.Source], Callable[[Writer, Any], None]] = {
     s.AttrSource: _attribute,
     s.InstanceDictSource: _instance_dict,
     s.ItemSource: _item,
+    s.KeyedItemSource: _keyed_item,
     s.DictKeySource: _dict_key,
     s.ContentSource: _content,
     s.TypeSource: _type,

@@ -44,6 +44,8 @@ KINDS: dict[str, GuardKind] = {
         GuardKind("dict_keys", 3, "list({source}) == {value!r}"),  # value: tuple of constant keys, in order
         GuardKind("dict_has", 3, "{value!r} in {source}"),  # value: key
         GuardKind("dict_lacks", 3, "{value!r} not in {source}"),  # value: key
+        GuardKind("dict_has_at", 3, "{value} in {source}"),  # value: the key's Source
+        GuardKind("dict_lacks_at", 3, "{value} not in {source}"),  # value: the key's Source
         GuardKind("lacks_attr", 3, "not hasattr({source}, {value!r})"),  # value: attribute name
         GuardKind("cell_empty", 2, "{source} is an empty cell"),
         GuardKind("range_is", 3, "{source} == {value!r}"),  # value: range

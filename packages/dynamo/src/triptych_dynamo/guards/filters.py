@@ -33,6 +33,8 @@ GUARD_TYPES: dict[str, str] = {
     "dict_keys": "DICT_KEYS_MATCH",
     "dict_has": "DICT_CONTAINS",
     "dict_lacks": "DICT_NOT_CONTAINS",
+    "dict_has_at": "DICT_CONTAINS",
+    "dict_lacks_at": "DICT_NOT_CONTAINS",
     "lacks_attr": "HASATTR",
     "cell_empty": "EMPTY_CELL",
     "range_is": "EQUALS_MATCH",

@@ -33,7 +33,7 @@ _SOURCES: dict[str, type] = {
     for cls in (
         *(s.LocalSource, s.CellSource, s.GlobalSource, s.AttrSource, s.InstanceDictSource, s.ItemSource),
         *(s.DictKeySource, s.ContentSource, s.TypeSource, s.GradSource, s.TensorSizeSource, s.TensorStrideSource),
-        *(s.TensorOffsetSource, s.LiteralSource, s.ComputedSource),
+        *(s.TensorOffsetSource, s.LiteralSource, s.ComputedSource, s.KeyedItemSource),
     )
 }
 _TESTS: dict[str, type] = {cls.__name__: cls for cls in (IsSame, IsTrue, IsType)}

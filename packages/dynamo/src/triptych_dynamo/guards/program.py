@@ -28,6 +28,7 @@ from triptych_dynamo.sources import (
     GradSource,
     InstanceDictSource,
     ItemSource,
+    KeyedItemSource,
     LocalSource,
     PinnedSource,
     Source,
@@ -95,6 +96,8 @@ class ProgramBuilder:
 
     def _read_new(self, source: Source, guard: int) -> int:
         base = 0 if source.base is None else self.read(source.base, guard)
+        if isinstance(source, KeyedItemSource):
+            self.read(source.key, guard)
         # these may run code of the object's class: make sure of it first
         if isinstance(source, AttrSource | GradSource | DerivedSource):
             for index in self.identifying.get(source.base, ()):  # type: ignore[arg-type]
@@ -173,6 +176,7 @@ _READS: dict[type, Callable[[ProgramBuilder, Any], tuple[str, int, Any]]] = {
     GradSource: lambda builder, source: ("attribute", 0, "grad"),
     InstanceDictSource: lambda builder, source: ("instance_dict", 0, None),
     ItemSource: _read_item,
+    KeyedItemSource: lambda builder, source: ("dict_item_at", builder.slots[source.key], None),
     DictKeySource: lambda builder, source: ("dict_key", source.index, None),
     ContentSource: lambda builder, source: ("content", 0, None),
     TypeSource: lambda builder, source: ("type", 0, None),
@@ -320,6 +324,8 @@ _CHECKS: dict[str, Check] = {
     "dict_keys": _with_constant,
     "dict_has": _with_constant,
     "dict_lacks": _with_constant,
+    "dict_has_at": _with_source,
+    "dict_lacks_at": _with_source,
     "lacks_attr": _with_constant,
     "cell_empty": _with_constant,
     "range_is": _with_constant,

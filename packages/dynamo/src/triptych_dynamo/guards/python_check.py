@@ -30,6 +30,7 @@ from triptych_dynamo.sources import (
     GradSource,
     InstanceDictSource,
     ItemSource,
+    KeyedItemSource,
     LiteralSource,
     LocalSource,
     PinnedSource,
@@ -106,6 +107,7 @@ _STEPS: dict[type, Callable[[Reader, Any, Any], Any]] = {
     GradSource: lambda reader, step, base: base.grad,
     InstanceDictSource: _instance_dict,
     ItemSource: _item,
+    KeyedItemSource: lambda reader, step, base: dict.__getitem__(base, reader.known[step.key]),
     DictKeySource: lambda reader, step, base: list(base)[step.index],
     ContentSource: lambda reader, step, base: base.cell_contents,
     TypeSource: lambda reader, step, base: type(base),
@@ -208,6 +210,10 @@ def _check_keys(guard: Guard, value: Any) -> Found:
 
 
 def _contains(value: Any, key: Any) -> bool:
+    try:
+        hash(key)
+    except Exception as error:
+        raise Unreadable(f"it is asked for a key without a hash ({error})") from error
     if isinstance(value, dict):
         return dict.__contains__(value, key)
     if isinstance(value, set | frozenset | MappingProxyType):
@@ -331,6 +337,16 @@ def _not_same(guard: Guard, read: Reader) -> Found:
     return _found(read(guard.source) is not read(guard.value), lambda: "they are one object")  # type: ignore[arg-type]
 
 
+def _has_at(guard: Guard, read: Reader) -> Found:
+    inside = _contains(read(guard.source), read(guard.value))  # type: ignore[arg-type]
+    return _found(inside, lambda: "it is no key")
+
+
+def _lacks_at(guard: Guard, read: Reader) -> Found:
+    inside = _contains(read(guard.source), read(guard.value))  # type: ignore[arg-type]
+    return _found(not inside, lambda: "it is a key")
+
+
 def _distinct(guard: Guard, read: Reader) -> Found:
     return _meeting(guard, lambda source: (id(read(source)), id(read(source)) + 1), "{} is {}")
 
@@ -395,6 +411,8 @@ def _python(guard: Guard, read: Reader) -> Found:
 _OF_MANY: dict[str, Callable[[Guard, Reader], Found]] = {
     "same_as": _same,
     "not_same_as": _not_same,
+    "dict_has_at": _has_at,
+    "dict_lacks_at": _lacks_at,
     "distinct": _distinct,
     "no_overlap": _no_overlap,
     "overlap": _overlap,

@@ -62,7 +62,8 @@ class History:
                 self.note(ItemSource(source, index), item)
         elif type(value) is dict:
             for key, item in value.items():
-                self.note(ItemSource(source, key), item)
+                if not isinstance(key, torch.Tensor):  # whom a source would keep alive
+                    self.note(ItemSource(source, key), item)
 
     def declare(self, dims: Mapping[str, frozenset[int]]) -> None:
         """These dimensions vary: source as text -> dimensions."""

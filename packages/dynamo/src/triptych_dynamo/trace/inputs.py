@@ -11,6 +11,7 @@ from triptych_dynamo.guards.facts import TensorFacts
 from triptych_dynamo.marks import is_pinned_by_guard
 from triptych_dynamo.trace.owned_inputs import OwnedInputs
 from triptych_dynamo.trace.shared_bytes import SharedBytes
+from triptych_dynamo.values.containers.tensor_keys import RealKey
 from triptych_dynamo.values.tensors.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Inputs:
         node = self.trace.graph.add_input(source, fake)
         value = TensorValue(node, fake, type(obj), source)
         self.trace.graph.by_fake[id(fake)] = (fake, value)
-        self._real[value] = obj
+        self._enter(value, obj)
         return value
 
     def shared(self, tx: Frame, obj: torch.Tensor, source: Source) -> TensorValue:
@@ -49,7 +50,7 @@ class Inputs:
         fake = self.trace.shapes.fake_input(obj, None)
         value = TensorValue(self.trace.graph.add_input(source, fake), fake, torch.Tensor, source)
         self.trace.graph.by_fake[id(fake)] = (fake, value)
-        self._real[value] = obj
+        self._enter(value, obj)
         return value
 
     def subclass(self, obj: torch.Tensor, source: Source, plain_source: Source) -> TensorValue:
@@ -64,7 +65,7 @@ class Inputs:
         self.guard(obj, fake, source)
         value = TensorValue(self.trace.graph.add_input(plain_source, fake), fake, type(obj), source)
         self.trace.graph.by_fake[id(fake)] = (fake, value)
-        self._real[value] = obj
+        self._enter(value, obj)
         return value
 
     def guard(self, obj: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
@@ -76,6 +77,10 @@ class Inputs:
         self.trace.guard("tensor", source, facts)
         if is_pinned_by_guard(obj):
             self.trace.guard("is_weak", source, obj)
+
+    def _enter(self, value: TensorValue, obj: torch.Tensor) -> None:
+        self._real[value] = obj
+        value.real_key = RealKey(id(obj))
 
     def real_tensor(self, value: TensorValue) -> torch.Tensor:
         """The real tensor behind an input."""

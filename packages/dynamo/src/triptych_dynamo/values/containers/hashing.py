@@ -52,12 +52,19 @@ def _text(tx: Frame, error: TracedException) -> str | None:
     return str(parts[0].as_constant()) if len(parts) == 1 and parts[0].is_constant() else None
 
 
+def _has_tensor(obj: Any) -> bool:
+    """Whether a key is found by the identity of tensors, which its parts in a trace do not have."""
+    if isinstance(obj, (tuple, frozenset)):
+        return any(map(_has_tensor, obj))
+    return isinstance(obj, torch.Tensor)
+
+
 def check_key(tx: Frame, obj: Any, is_held: Callable[[Any], bool]) -> None:
     """A real key stands for itself, if its container finds it: its hash may have changed, or may fail."""
     if type(obj) in ConstantValue.ATOMS:
         return
-    if isinstance(obj, torch.Tensor):
-        tx.unsupported("dict-key", "a dictionary of the program that is keyed by tensors")
+    if _has_tensor(obj):
+        tx.unsupported("dict-key", "a dictionary or set of the program with tensors in its keys")
     try:
         found = is_held(obj)
     except Exception:

@@ -21,6 +21,13 @@ from triptych_dynamo.values.callables.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import MethodTable, Unread, builds_literal, literal, needs_fields, origin_of
 from triptych_dynamo.values.containers.hashing import check_key, hold, key_of
 from triptych_dynamo.values.containers.sets import SetValue as SetValue
+from triptych_dynamo.values.containers.tensor_keys import (
+    RealKey,
+    TheseKeys,
+    UnreadOfTensor,
+    found_by_identity,
+    is_tensor_key,
+)
 from triptych_dynamo.values.registry import wraps
 
 if TYPE_CHECKING:
@@ -44,6 +51,11 @@ class Entry:
         if isinstance(self._key, Unread):
             self._key = self._key.read()
         return self._key
+
+    def found_by(self, key: Value) -> None:
+        """The program asked with this very object: it need not be read from among the keys."""
+        if isinstance(self._key, Unread):
+            self._key = key
 
     @property
     def value(self) -> Value:
@@ -114,6 +126,9 @@ class DictValue(Value):
         keys = tuple(self.original.values())
         if not keys:
             frame.guard("length", self.source, 0)
+        elif any(isinstance(mark, RealKey) for mark in self.original):
+            fact = PythonFact(TheseKeys.of(keys), f"{self.source} has these {len(keys)} keys in this order")
+            frame.guard("python", self.source, fact)
         elif issubclass(self.cls, OrderedDict):  # its order is not that of the dictionary that it is
             fact = PythonFact(KeysInOrder(keys), f"list({self.source}) == {list(keys)!r}")
             frame.guard("python", self.source, fact)
@@ -133,6 +148,8 @@ class DictValue(Value):
         if self.original is not None:
             key.pin(tx)
         entry = self.entries.get(mark)
+        if self.original is not None and is_tensor_key(mark):
+            return self._entry_of_tensor(tx, key, mark)
         if self.original is not None and not self.keys_guarded:
             if mark in self.original:
                 tx.guard("dict_has", self.source, self.original[mark])
@@ -140,6 +157,16 @@ class DictValue(Value):
                 tx.guard("dict_lacks", self.source, key.as_constant())
             else:  # what the key will be in another run is not known: none of these
                 self.guard_keys(tx)
+        return entry
+
+    def _entry_of_tensor(self, tx: Frame, key: Value, mark: Any) -> Entry | None:
+        """Guarded by where the program has the tensor; the dictionary cannot have one that was made just now."""
+        entry = self.entries.get(mark)
+        if isinstance(mark, RealKey):
+            assert self.original is not None
+            tx.guard("dict_has_at" if mark in self.original else "dict_lacks_at", self.source, key.source)
+        if entry is not None:
+            entry.found_by(key)
         return entry
 
     def peek(self, tx: Frame, name: str) -> Entry | None:
@@ -283,6 +310,9 @@ def fill(tx: Frame, value: DictValue, obj: dict[Any, Any], source: Source | None
     items = OrderedDict.items(obj) if isinstance(obj, OrderedDict) else dict.items(obj)
     is_held = partial(dict.__contains__, obj)
     for index, (key, item) in enumerate(items):
+        if found_by_identity(key):
+            _fill_tensor(tx, value, index, key, item)
+            continue
         check_key(tx, key, is_held)
         if source is None:
             value.entries[key] = Entry(literal(tx, key), tx.wrap(item, None))
@@ -292,6 +322,18 @@ def fill(tx: Frame, value: DictValue, obj: dict[Any, Any], source: Source | None
         key_value = ConstantValue(key) if atom else Unread(tx, key, DictKeySource(source, index))
         value.entries[key] = Entry(key_value, Unread(tx, item, ItemSource(source, key)))
     return value
+
+
+def _fill_tensor(tx: Frame, value: DictValue, index: int, key: Any, item: Any) -> None:
+    """Enter an item whose key is a tensor: it is read by the tensor, wherever the program has that from."""
+    mark = RealKey(id(key))
+    if value.original is None or value.source is None:
+        value.entries[mark] = Entry(tx.wrap(key, None), tx.wrap(item, None))
+        return
+    value.original[mark] = key
+    entry = Entry(Unread(tx, key, DictKeySource(value.source, index)), tx.constant(None))
+    entry._value = UnreadOfTensor(tx, item, value.source, entry)
+    value.entries[mark] = entry
 
 
 @wraps(dict, OrderedDict, defaultdict)

@@ -16,6 +16,7 @@ from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.atoms.symbolic import SymbolicValue
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import ABSENT, lookup
+from triptych_dynamo.values.containers.tensor_keys import RealKey
 from triptych_dynamo.values.objects.opaque import PLAIN_CLASSES, describe, wrap_opaque_tensor
 from triptych_dynamo.values.registry import wraps
 
@@ -73,6 +74,8 @@ OVERRIDES: dict[str, Callable[..., Value | None]] = {}
 class TensorValue(Value):
     """A tensor. `fake` is its fake tensor, `node` computes it; `cls` is its Python type."""
 
+    real_key: RealKey | None = None  # of an input: what its real tensor is found by in dictionaries of the program
+
     def __init__(
         self, node: fx.Node, fake: torch.Tensor, cls: type = torch.Tensor, source: Source | None = None
     ) -> None:
@@ -88,7 +91,7 @@ class TensorValue(Value):
         return self.node
 
     def key(self, tx: Frame) -> Any:
-        return id(self)
+        return self if self.real_key is None else self.real_key
 
     def truth(self, tx: Frame) -> bool:
         if self.fake.numel() == 0:
