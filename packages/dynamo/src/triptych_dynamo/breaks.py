@@ -240,6 +240,13 @@ _ROWS: tuple[_Row, ...] = (
         "check the arguments before the call; nothing is lost where this is rare",
         "try: x + y  # of sizes that do not fit",
     ),
+    _Row(
+        "native-error",
+        "Code of the program that runs as it is while the frame is traced, such as the `__eq__` of a key or a "
+        "`__subclasscheck__`, raises. Plain Python runs it again, and its error is the program's.",
+        "nothing, if the program means to raise here; else look at the error that the text names",
+        "isinstance(x, Checked)  # whose metaclass raises",
+    ),
 )
 
 BREAKS: dict[str, BreakKind] = {

@@ -36,6 +36,7 @@ from triptych_dynamo.interpreter.entry import Entry
 from triptych_dynamo.sources import PinnedSource
 from triptych_dynamo.steering import BREAKS_ARE_ERRORS
 from triptych_dynamo.trace.modes import guard_modes, preserved_modes
+from triptych_dynamo.trace.native_errors import Origin, origin_of
 from triptych_dynamo.trace.plan import CutHere, Plan
 from triptych_dynamo.trace.trace import Trace
 from triptych_dynamo.values.registry import load_families
@@ -277,8 +278,10 @@ def _run_guarded(frame: Frame) -> tuple[Value | None, CutHere | None]:
     except RecursionError as error:
         raise Unsupported("recursion", "the tracer ran out of stack") from error
     except Exception as error:
+        if origin_of(error) is Origin.SIGNAL:
+            raise
         place = trace.last_line or trace.user_line()
-        raise TracerFault(f"the tracer failed at {place}: {type(error).__name__}: {error}") from error
+        raise TracerFault(place, error) from error
 
 
 def _run(frame: Frame) -> tuple[Value | None, CutHere | None]:

@@ -111,7 +111,19 @@ class TraceTimeError(RuntimeError):
 
 
 class TracerFault(RuntimeError):
-    """The tracer itself failed (a bug of it, not of the program); its cause is the exception inside the tracer."""
+    """The tracer itself failed (a bug of it, not of the program); its cause is the exception inside the tracer.
+
+    Args:
+        place: 'file:line' of the program that was traced.
+    """
+
+    def __init__(self, place: str, error: Exception) -> None:
+        super().__init__(
+            f"the tracer failed at {place}: {type(error).__name__}: {error}\n"
+            "  why: this is a fault of the compiler, not of the program\n"
+            '  hint: on_error="eager" runs such a frame as plain Python, with a warning; triptych_dynamo.disable '
+            "leaves a function out"
+        )
 
 
 class InvalidBackend(RuntimeError):

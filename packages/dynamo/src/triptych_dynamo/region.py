@@ -214,7 +214,8 @@ class CompiledRegion:
         except TracerFault as fault:
             if self.options.on_error != "eager":
                 raise
-            warnings.warn(f"{fault}; the frame runs eagerly", stacklevel=4)
+            first, _, _ = str(fault).partition("\n")
+            warnings.warn(f"{first}; the frame runs eagerly", stacklevel=4)
             return CompiledFrame(None)
 
     def _make_entry(

@@ -20,6 +20,7 @@ _LIBRARIES = tuple(
     os.path.join(_SITE, name) + os.sep
     for name in ("numpy", "sympy", "networkx", "_pytest", "pytest", "hypothesis", "rich", "pluggy", "mpmath", "triton")
 )
+_ALGEBRA = tuple(os.path.join(_SITE, name) + os.sep for name in ("sympy", "mpmath"))
 _OURS = ("triptych_dynamo", "triptych_aot_autograd", "triptych_inductor", "triptych")
 
 
@@ -39,6 +40,16 @@ def is_skipped(code: CodeType) -> bool:
     if path.startswith(_STDLIB) and not path.startswith(_SITE):
         return True
     return _is_ours(path)
+
+
+def is_of_torch(code: CodeType) -> bool:
+    """Whether `code` is torch's, or of the algebra under its sizes."""
+    return code.co_filename.startswith((_TORCH + os.sep, *_ALGEBRA))
+
+
+def is_of_compiler(module: str) -> bool:
+    """Whether a module of this name is ours."""
+    return module.partition(".")[0] in _OURS
 
 
 def _is_ours(path: str) -> bool:

@@ -8,6 +8,7 @@ from triptych_dynamo.bytecode.tables import FACTS
 from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import Signal
 from triptych_dynamo.interpreter.version import LOOP
+from triptych_dynamo.trace.native_errors import Origin, origin_of
 from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import NotConstant
 from triptych_dynamo.values.callables.generators import GeneratorValue
@@ -70,6 +71,18 @@ def _step_until_signal(frame: Frame) -> Signal | None:
         return None
     except NotConstant as error:
         frame.unsupported("not-constant", str(error))
+    except Exception as error:
+        if origin_of(error) is not Origin.PROGRAM:
+            raise
+        frame.unsupported("native-error", f"{type(error).__qualname__}: {_text_of(error)}")
+
+
+def _text_of(error: Exception) -> str:
+    """The text of an error of the program, whose `__str__` may fail as well."""
+    try:
+        return str(error)
+    except Exception:
+        return "(an error without text)"
 
 
 def _finish_call(frame: Frame) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import Value
@@ -30,8 +30,7 @@ def text_of(tx: Frame, value: Value, method: str) -> str:
     if specialize is not None:
         value = specialize(tx)
     if is_scalar(value) or (value.is_constant() and not isinstance(value, SetValue)):
-        obj = value.as_constant()
-        return str(obj) if method == "__str__" else repr(obj)
+        return _known(tx, value.as_constant(), method)
     if isinstance(value, ExceptionValue) and not isinstance(attributes.defines(value.cls, method), FunctionType):
         error = value.as_exception(tx)
         return str(error) if method == "__str__" else repr(error)
@@ -42,6 +41,14 @@ def text_of(tx: Frame, value: Value, method: str) -> str:
     if text.python_type() is not str:
         tx.raise_python(TypeError, f"{method} returned non-string (type {text.python_type().__name__})")
     return str(text.as_constant())
+
+
+def _known(tx: Frame, obj: Any, method: str) -> str:
+    """The text of an object, which may not have one (a number of too many digits)."""
+    try:
+        return str(obj) if method == "__str__" else repr(obj)
+    except Exception as error:
+        return tx.raise_caught(error)
 
 
 # -- containers of what is not all known while tracing ----------------------------------------------------------------

@@ -21,7 +21,16 @@ from triptych_dynamo.values.attributes import attribute_name
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables import operators
 from triptych_dynamo.values.callables.builtin_functions import builtin, call_pure
-from triptych_dynamo.values.common import fold, is_constant_equal, is_scalar, none, supports, type_name
+from triptych_dynamo.values.common import (
+    constant_of,
+    fold,
+    is_constant_equal,
+    is_scalar,
+    lookup,
+    none,
+    supports,
+    type_name,
+)
 from triptych_dynamo.values.containers import iterators
 from triptych_dynamo.values.containers.list_methods import sort_values
 from triptych_dynamo.values.containers.sequences import ListValue, TupleValue
@@ -84,6 +93,12 @@ def _isinstance(tx: Frame, value: Value, classes: Value, /) -> Value:
 
 def is_instance(tx: Frame, value: Value, cls: Any) -> bool:
     """`isinstance(value, cls)` by the value's type; `cls` may be a union or have an instance check of its own."""
+    owner, own_check = lookup(type(cls), "__instancecheck__")
+    if isinstance(own_check, FunctionType) and not attributes.is_trusted(owner):
+        if value.python_type() is cls:
+            return True
+        checked = tx.call(tx.wrap(own_check, None), [tx.wrap(cls, None), value], {})
+        return checked.truth(tx)
     if isinstance(value, TensorValue):
         return is_tensor_instance(value, cls)
     if isinstance(value, ProxyValue):
@@ -295,7 +310,13 @@ def _exception(tx: Frame) -> Value:
 
 @builtin(builtins.__import__)
 def _import(tx: Frame, name: Value, *args: Value, **kwargs: Value) -> Value:
-    return tx.constant(__import__(name.as_constant()))
+    if args or kwargs:
+        return tx.unsupported("call", "__import__ of more than a name")
+    try:
+        module = __import__(constant_of(tx, name, "the name of a module"))
+    except ImportError as error:
+        return tx.raise_caught(error)
+    return tx.wrap(module, None)
 
 
 def _rounding(function: Any, method: str) -> None:

@@ -28,14 +28,14 @@ class SuperValue(Value):
     def truth(self, tx: Frame) -> bool:
         return True
 
-    def _searched(self) -> type:
+    def searched(self) -> type:
         """The class whose MRO is walked."""
         if isinstance(self.owner, ClassValue) and issubclass(self.owner.cls, self.start):
             return self.owner.cls
         return self.owner.python_type()
 
     def get_attr(self, tx: Frame, name: str) -> Value:
-        mro = self._searched().__mro__
+        mro = self.searched().__mro__
         for base in mro[mro.index(self.start) + 1 :]:
             raw = vars(base).get(name, ABSENT)
             if raw is not ABSENT:
@@ -45,7 +45,7 @@ class SuperValue(Value):
         return tx.raise_python(AttributeError, f"'super' object has no attribute '{name}'")
 
     def _bound(self, tx: Frame, base: type, raw: object, name: str) -> Value:
-        if not isinstance(self.owner, ClassValue) or self._searched() is not self.owner.cls:
+        if not isinstance(self.owner, ClassValue) or self.searched() is not self.owner.cls:
             return attributes.bind(tx, self.owner, base, raw, name)
         source = attributes.class_source(base, name, raw)
         if isinstance(raw, classmethod):
@@ -69,8 +69,10 @@ def _super(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return SuperValue(_defining_class(tx), _first_argument(tx))
     if len(args) != 2:
         return tx.unsupported("call", "super() with one argument")
-    start = args[0].as_constant()
-    return SuperValue(start, args[1])
+    made = SuperValue(args[0].as_constant(), args[1])
+    if made.start not in made.searched().__mro__:  # its `__class__` may say otherwise
+        tx.unsupported("call", "super() of an object whose type is none of the class")
+    return made
 
 
 def _defining_class(tx: Frame) -> type:

@@ -138,7 +138,11 @@ class ClassValue(Value):
         """`type.__setattr__(cls, name, value)`; a class of the trace is made again with the attribute."""
         self.stores[name] = value
         if self.cls in tx.trace.made_classes:
-            type.__setattr__(self.cls, name, REAL_PARTS[0](tx, name, value))
+            part = REAL_PARTS[0](tx, name, value)
+            try:
+                type.__setattr__(self.cls, name, part)
+            except Exception as error:  # a name that is no text, bases that do not fit: the class has refused
+                tx.unsupported("class-definition", f"{self.cls.__qualname__}.{name} is refused: {error}")
         else:
             tx.effects.mutated(self)
 

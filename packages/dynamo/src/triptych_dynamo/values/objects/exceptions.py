@@ -15,6 +15,7 @@ from triptych_dynamo.sources import AttrSource
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
+from triptych_dynamo.values.common import is_scalar
 from triptych_dynamo.values.containers import sequences
 from triptych_dynamo.values.objects import objects
 from triptych_dynamo.values.objects.instances import makes
@@ -235,10 +236,22 @@ class TracebackValue(Value):
 def _make_exception(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if issubclass(cls, BaseExceptionGroup):
         return _make_group(tx, cls, args, kwargs)
+    if objects.is_c_class(cls) and all(map(is_scalar, (*args, *kwargs.values()))):
+        _check_arguments(
+            tx, cls, [arg.as_constant() for arg in args], {name: item.as_constant() for name, item in kwargs.items()}
+        )
     made = ExceptionValue(cls, list(args))  # type: ignore[arg-type]
     if not isinstance(attributes.defines(cls, "__init__"), FunctionType):
         made.keywords = dict(kwargs)
     return made
+
+
+def _check_arguments(tx: Frame, cls: type, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Some classes look at what they are given (`UnicodeError`, names of `ImportError`): what they say is traced."""
+    try:
+        cls(*args, **kwargs)
+    except Exception as error:
+        tx.raise_caught(error)
 
 
 def _make_group(tx: Frame, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:

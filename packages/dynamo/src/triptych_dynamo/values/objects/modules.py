@@ -40,12 +40,12 @@ class ModuleValue(Value):
     def get_attr(self, tx: Frame, name: str) -> Value:
         namespace = self.module.__dict__
         if name == "__dict__":
-            return tx.wrap(namespace, PinnedSource(namespace, self.module.__name__))
+            return tx.wrap(namespace, PinnedSource(namespace, _name(self.module)))
         scope = tx.trace.scope_of(namespace)
         if name not in namespace and not scope.has_written(name):
             return self._absent(tx, name)
         found = namespace.get(name)
-        if not scope.has_written(name) and is_trusted_name(self.module.__name__) and is_code(found):
+        if not scope.has_written(name) and is_trusted_name(_name(self.module)) and is_code(found):
             return tx.wrap(found, None)
         return scope.load(tx, name)
 
@@ -54,7 +54,7 @@ class ModuleValue(Value):
         try:
             found = getattr(self.module, name)
         except AttributeError as error:
-            if not is_trusted_name(self.module.__name__):
+            if not is_trusted_name(_name(self.module)):
                 tx.guard("dict_lacks", tx.trace.scope_of(self.module.__dict__).source, name)
             return tx.raise_python(AttributeError, *error.args)
         return tx.wrap(found, None)
@@ -66,7 +66,13 @@ class ModuleValue(Value):
         cg.load_object(self.module)
 
     def __repr__(self) -> str:
-        return f"Module({self.module.__name__})"
+        return f"Module({_name(self.module)})"
+
+
+def _name(module: ModuleType) -> str:
+    """A module's name; one that was never initialised, or whose name was deleted, has none."""
+    name = getattr(module, "__name__", "")
+    return name if isinstance(name, str) else ""
 
 
 def is_code(obj: object) -> bool:
