@@ -264,6 +264,11 @@ static PyObject *callable_fits(CompiledCallable *self, PyObject *given) {
     return answer;
 }
 
+PyCodeObject *code_behind(PyObject *callable) {
+    if (Py_IS_TYPE(callable, &CompiledCallable_Type)) callable = ((CompiledCallable *)callable)->function;
+    return PyFunction_Check(callable) ? (PyCodeObject *)PyFunction_GET_CODE(callable) : NULL;
+}
+
 PyObject *set_router(PyObject *module, PyObject *value) {
     Py_XSETREF(router, value == Py_None ? NULL : Py_NewRef(value));
     Py_RETURN_NONE;

@@ -7,11 +7,18 @@
  */
 #include "eval_frame.h"
 
+/* The arguments of the rest of a frame, which nobody but that frame is to hold once it runs. */
+typedef struct {
+    PyCodeObject *code;
+    PyObject *args;
+} Given;
+
 static _Thread_local struct {
     Region *region;
     PyCodeObject *expected;
     _PyInterpreterFrame *passing; /* handed to another evaluator, which may hand it back to us */
     Py_ssize_t depth;             /* frames of this thread that are inside the hook */
+    Given given;                  /* what the next frame of its code was called with */
 } current;
 
 enum { MAX_RELIEVED = 3000 }; /* levels of about a kilobyte of C stack each */
@@ -74,16 +81,44 @@ static PyObject *run_plain(PyThreadState *thread, _PyInterpreterFrame *frame, Py
     return plain_run_end(plain, result);
 }
 
+/* A frame of the original runs, and has its variables: the tuple that they came in lets go of them, so that they die
+ * where the program drops them. */
+static void let_go(PyCodeObject *code) {
+    PyObject *args = current.given.args;
+    if (args == NULL || current.given.code != code) return;
+    current.given.args = NULL;
+    if (Py_REFCNT(args) > 1) return; /* somebody looks at it */
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
+        PyObject *item = PyTuple_GET_ITEM(args, i);
+        PyTuple_SET_ITEM(args, i, Py_NewRef(Py_None));
+        Py_DECREF(item);
+    }
+}
+
+/* run_rest(function, args): the call, after which the frame alone holds the arguments if it runs as it is. */
+static PyObject *run_rest(PyObject *module, PyObject *const *given, Py_ssize_t count) {
+    if (count != 2 || !PyTuple_Check(given[1]))
+        return PyErr_Format(PyExc_TypeError, "run_rest() takes a function and a tuple");
+    Given outer = current.given;
+    current.given = (Given){code_behind(given[0]), given[1]};
+    PyObject *result = PyObject_Call(given[0], given[1], NULL);
+    current.given = outer;
+    return result;
+}
+
 static PyObject *evaluate_in(Region *region, PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
     if (throwing || !frame_is_fresh_call(frame)) return pass_on(thread, frame, throwing);
     PyCodeObject *code = frame_code(frame);
     if (code == current.expected) {
         current.expected = NULL;
+        let_go(code);
         return pass_on(thread, frame, throwing);
     }
     PyObject *result = NULL;
     if (is_servable(code) && serve(region, thread, frame, &result)) return result;
-    return result ? run_plain(thread, frame, result) : pass_on(thread, frame, throwing);
+    if (result) return run_plain(thread, frame, result);
+    let_go(code);
+    return pass_on(thread, frame, throwing);
 }
 
 static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
@@ -170,6 +205,9 @@ static PyObject *hook_state(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef METHODS[] = {
+    {"run_rest", (PyCFunction)(void *)run_rest, METH_FASTCALL,
+     "run_rest(function, args): function(*args), whose frame alone holds what is in args if it runs as it is: the "
+     "tuple is emptied."},
     {"hook_state", hook_state, METH_NOARGS,
      "hook_state(): (this thread's region or None, how many scopes want the hook, whether it is on top now)."},
     {"set_router", set_router, METH_O,

@@ -91,6 +91,8 @@ PyObject *plain_run_end(PyObject *plain, PyObject *result);
 
 /* -- routing (compiled_callable.c) */
 PyObject *set_router(PyObject *module, PyObject *value);
+/* The code that runs when a function or a compiled callable runs as it is; NULL for others. Borrowed. */
+PyCodeObject *code_behind(PyObject *callable);
 
 /* -- binding (binding.c) */
 /* Fill `values` (parameter_count places, zeroed) with new references. 1 bound, 0 the call does not fit, -1 exception.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import weakref
 
 import pytest
 import torch
@@ -188,6 +189,31 @@ def test_several_end_in_the_order_of_the_variables(program):
     program(torch.ones(1), plain)
     triptych_dynamo.optimize("eager")(program)(torch.ones(1), compiled)
     assert compiled == plain and {"first", "second"} <= set(plain[-3:])
+
+
+class Held:
+    """What can be asked whether it is alive."""
+
+
+def held_in_plain_code(x, log):
+    first = named(x, log, "first")
+    next(first)
+    held = Held()
+    reference = weakref.ref(held)
+    triptych_dynamo.step_unsupported("the rest is plain")
+    del held
+    log.append(reference() is None)
+    second = named(x, log, "second")
+    next(second)
+
+
+def test_where_the_rest_is_plain_objects_end_in_its_order():
+    plain, compiled = [], []
+    held_in_plain_code(torch.ones(1), plain)
+    run = triptych_dynamo.optimize("eager")(held_in_plain_code)
+    for _ in range(2):
+        run(torch.ones(1), compiled)
+    assert plain == [True, "first", "second"] and compiled == plain * 2
 
 
 def test_an_iterator_of_a_deque_goes_on_behind_a_break():

@@ -498,6 +498,50 @@ def check_plain_runs():
     assert compiled(1, 2, word="z") == (5, 1, (2,), "z")
 
 
+class Held:
+    """What can be asked whether it is alive."""
+
+
+def check_rests():
+    seen, kept = [], []
+
+    def rest(item, x):
+        died = weakref.ref(item)
+        del item
+        seen.append(died() is None)
+        return x
+
+    def given(x):
+        return Held(), x
+
+    def root(x):
+        return native.run_rest(rest, given(x))
+
+    def keeping(x):
+        kept.append(given(x))
+        return native.run_rest(rest, kept[-1])
+
+    def replaced(x):
+        return native.run_rest(helper, (x,))
+
+    compiled = native.CompiledCallable(rest, lambda *_: None, native.Region(lambda *_: None))
+    for function, alone in [(root, True), (keeping, False), (lambda x: native.run_rest(compiled, given(x)), True)]:
+        region = native.Region(lambda *_: None)
+        assert native.CompiledCallable(function, lambda *_: None, region)(3) == 3
+        assert seen.pop() is alone
+    assert type(kept[0][0]) is Held  # somebody else's tuple stays as it is
+    miss = lambda region, function, values: native.Entry(None, lambda x: x + 1) if function is helper else None  # noqa: E731
+    region = native.Region(miss)
+    assert native.CompiledCallable(replaced, lambda *_: None, region)(3) == 4
+    for wrong in [(rest,), (rest, [1])]:
+        try:
+            native.run_rest(*wrong)
+        except TypeError as error:
+            assert "a function and a tuple" in str(error)
+        else:
+            raise AssertionError
+
+
 def check_nested_regions():
     order = []
     inner, inner_region = hooked(lambda r, f, v: order.append(("inner", f.__name__)), middle)

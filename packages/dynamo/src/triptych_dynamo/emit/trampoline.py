@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo._eval_frame import run_rest
+
 if TYPE_CHECKING:
     from triptych_dynamo.emit.continuation import Layout
 
@@ -32,9 +34,10 @@ class Resume:
     def run(self) -> Any:
         """Run the rest, once; callers up the stack may hold on to this object, but not to what was alive in it.
 
-        Nor may a local of this frame, which the traceback of an exception may keep for longer.
+        Nor may a local of this frame, which the traceback of an exception may keep for longer, or its stack, where the
+        rest runs as plain Python: objects end there when the program drops them, in its order.
         """
-        return self.function(*self._taken())
+        return run_rest(self.function, self._taken())
 
     def _taken(self) -> tuple[Any, ...]:
         args, self.args = self.args, ()
