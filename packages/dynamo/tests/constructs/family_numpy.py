@@ -159,6 +159,28 @@ def detached_to_numpy(x):
     return w.detach().cpu().numpy().mean()
 
 
-@construct(X, breaks="data-dependent")
+@construct(X)
 def array_to_python_number(x):
     return float(numpy.sum(x.numpy()))
+
+
+@construct(X, A)
+def numbers_of_arrays_in_the_graph(x, a):
+    found = [float(np.linalg.norm(a)), int(a.sum()), a.max().item(), float(np.array(3)), float((a > 2).any())]
+    return x * found[0] + found[1], x / found[2], found, [type(number) for number in found]
+
+
+@construct(A, breaks="data-dependent")
+def numbers_of_arrays_with_dimensions(a):
+    found = []
+    for convert in (float, int):
+        try:
+            found.append(convert(a))
+        except TypeError as error:
+            found.append(str(error))
+    return a + 1, found
+
+
+@construct(A, torch.ones((), dtype=torch.complex64), breaks="data-dependent")
+def numbers_of_complex_tensors(a, z):
+    return float(z * 2), float(z.numpy().real)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
+from types import MappingProxyType
 
 import torch
 from table import construct
@@ -83,3 +84,24 @@ def equal_tensors_are_two_keys(a, b, state):
 @construct(A, {(A, 1): 2}, breaks="dict-key")
 def inside_of_tuples(a, state):
     return a + 1, state[a, 1]
+
+
+VIEW = MappingProxyType({A: {"n": 1}})
+
+
+@construct(A, breaks="dict-key")
+def behind_a_proxy(a):
+    return a + 1, [inner["n"] for inner in VIEW.values()]
+
+
+class Records(dict):
+    """A subclass that reads in a way of its own."""
+
+    def __getitem__(self, key):
+        return ("mine", super().__getitem__(key))
+
+
+@construct(A, B, Records({A: {"n": torch.ones(2)}, B: 2}))
+def of_a_subclass(a, b, records):
+    records[b] = records[a][1]["n"] + 1
+    return records[b], records.get(a)["n"] * 2, len(records)

@@ -58,7 +58,7 @@ def integer_of(tx: Frame, number: Value, how: str) -> Value:
 
 def as_float(tensor: TensorValue, tx: Frame) -> Value:
     """`float(tensor)`."""
-    if not tensor.fake.is_floating_point():
+    if not tensor.fake.is_floating_point() and not tensor.fake.is_complex():
         tensor = tx.call_graph("to", [tensor, ConstantValue(torch.float64)])  # type: ignore[assignment]
     return item(tensor, tx)
 

@@ -18,6 +18,7 @@ from triptych_dynamo.values.containers.hashing import key_of
 from triptych_dynamo.values.containers.mappings import DICT, DictValue, Entry, fill
 from triptych_dynamo.values.containers.sequences import TupleValue
 from triptych_dynamo.values.containers.sets import SetValue
+from triptych_dynamo.values.containers.tensor_keys import found_by_identity
 from triptych_dynamo.values.registry import wraps
 
 if TYPE_CHECKING:
@@ -410,5 +411,7 @@ class MappingProxyValue(Value):
 def wrap_mapping_proxy(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A mapping proxy of the program: read as a dictionary of its items, which the guards follow through the proxy."""
     tx.guard("type_is", source, MappingProxyType)
+    if any(map(found_by_identity, obj)):
+        tx.unsupported("dict-key", "a mapping proxy with tensors as keys")
     inner = DictValue((), source)
     return MappingProxyValue(fill(tx, inner, dict(obj), source), source)

@@ -45,6 +45,8 @@ _OPERATORS = frozenset(
 _INPLACE = {f"__i{name}__": f"__{name}__" for name in _BINARY[:13]}
 # Methods whose result numbers only the run knows, or that leave numpy.
 _LEAVES = frozenset("item tolist tofile tobytes dump dumps save view __array__ __float__ __int__ __index__".split())
+# Of these, what gives the number of an array without dimensions as it gives that of a tensor.
+_NUMBERS = frozenset("item __float__ __int__ __index__".split())
 
 
 class ArrayValue(Value):
@@ -96,6 +98,10 @@ class ArrayValue(Value):
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__len__" and self.tensor.fake.ndim:
             return self.tensor.size(tx, 0)
+        if name in _NUMBERS and self.tensor.fake.ndim == 0 and not args and not kwargs:
+            number = METHODS[name](self.tensor, tx, [], {})
+            assert number is not None
+            return number
         if name in _LEAVES:
             return tx.unsupported("data-dependent", f"{name}() of an array")
         if name == "__setitem__":
