@@ -54,7 +54,8 @@ QUANTILES = (1.0, 0.75, 0.5, 0.25)  # sizes up to which buffers are tried, as a 
 class Place:
     """A buffer's place: bytes from the arena's start; `twin` has the same window and its variable is taken.
 
-    size: bytes in the arena; alone: bytes that the buffer takes outside.
+    size: bytes in the arena; alone: bytes that the buffer takes outside. over: the buffer whose window it takes over as
+    it is made, in the step before `first`.
     """
 
     buffer: Buffer
@@ -64,6 +65,7 @@ class Place:
     size: int = 0
     offset: int = 0
     twin: Place | None = None
+    over: str | None = None
     arena: Arena = field(init=False)
 
     def __post_init__(self) -> None:
@@ -185,10 +187,12 @@ def pack(places: list[Place], name: str, device: torch.device) -> Arena:
 def _slots(places: list[Place]) -> list[_Slot]:
     """Buffers of each form in the fewest windows: each takes the one that came free last, else a new one."""
     by_form: dict[tuple[Any, ...], list[_Slot]] = {}
-    for place in sorted(places, key=lambda p: p.first):
+    for place in sorted(places, key=lambda p: (p.first, p.over is None)):
         slots = by_form.setdefault(place.form, [])
         free = [s for s in slots if s.places[-1].last < place.first]
-        if free:
+        if place.over is not None:
+            slot = next(s for s in slots if s.places[-1].buffer.name == place.over)
+        elif free:
             slot = max(free, key=lambda s: s.places[-1].last)
         else:
             slot = _Slot(place.size)

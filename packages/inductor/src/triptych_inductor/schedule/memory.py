@@ -8,7 +8,7 @@ are gathered in arenas (`arena.py`) where that saves allocations and does not ra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,10 +24,12 @@ HOLD = 24
 class StepMemory:
     """What surrounds one step: allocations (buffer, reused or None) before it, and frees after it.
 
-    opens, closes: arenas that begin before it and end after it; places: what begins in arenas before it.
+    over: buffers that the step writes over others, which end with it. opens, closes: arenas that begin before it and
+    end after it; places: what begins in arenas before it.
     """
 
     allocate: list[tuple[Buffer, Buffer | None]] = field(default_factory=list)
+    over: list[tuple[Buffer, Buffer]] = field(default_factory=list)
     free: list[Buffer] = field(default_factory=list)
     opens: list[Arena] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
@@ -48,10 +50,14 @@ def _kind(buffer: Buffer) -> tuple[Any, ...]:
 
 @dataclass
 class Lifetimes:
-    """first: the step before which each buffer of ours comes to be. last: the last step that touches each buffer."""
+    """first: the step before which each buffer of ours comes to be. last: the last step that touches each buffer.
+
+    over: result -> operand whose memory it takes over at its making; such a result comes to be behind that step.
+    """
 
     first: dict[str, int]
     last: dict[str, int]
+    over: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(graph: IRGraph, usages: list[Usage]) -> Lifetimes:
@@ -66,6 +72,11 @@ class Lifetimes:
             for name in usage.made:
                 last.setdefault(name, k)
         return Lifetimes(first, last)
+
+    def overwriting(self, over: Mapping[str, str]) -> Lifetimes:
+        """With results that take over the memory of operands."""
+        first = {name: k + (name in over) for name, k in self.first.items()}
+        return Lifetimes(first, self.last, over)
 
 
 class Room:
@@ -123,13 +134,19 @@ def _running(changes: list[int]) -> list[int]:
 
 
 def plan(
-    graph: IRGraph, usages: list[Usage], reuse: bool, hint: Callable[[Extent], int], arenas: bool = False
+    graph: IRGraph,
+    usages: list[Usage],
+    reuse: bool,
+    hint: Callable[[Extent], int],
+    arenas: bool = False,
+    over: Mapping[str, str] | None = None,
 ) -> list[StepMemory]:
     """The memory plan of steps that use buffers as `usages` says; `hint` gives typical numbers for symbolic sizes.
 
-    reuse: dead buffers may be taken over. arenas: buffers may be gathered.
+    reuse: dead buffers may be taken over. arenas: buffers may be gathered. over: results that are written over operands
+    that end there (`overwrite.py`).
     """
-    lives = Lifetimes.of(graph, usages)
+    lives = Lifetimes.of(graph, usages).overwriting(over or {})
     kept = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
 
     def size(buffer: Buffer) -> int:
@@ -143,7 +160,7 @@ def plan(
         result[arena.last].closes.append(arena)
         for place in arena.places:
             place.buffer.offset = place.offset // place.buffer.dtype.itemsize
-            result[place.first].places.append(place)
+            result[place.first - (place.over is not None)].places.append(place)
     return result
 
 
@@ -167,10 +184,14 @@ class _Planner:
         fresh = {b.name for step in self.separate(True) for b, source in step.allocate if source is None}
         self.room.rows = rows  # what was held is not
         by_device: dict[Any, list[Place]] = {}
+        apart = self._apart()
         for name, first in self.lives.first.items():
             buffer = self.graph.buffers[name]
+            if name in apart:
+                continue
             if buffer.kind == "temporary" and name not in self.kept and self._static(buffer):
-                place = Place(buffer, first, self.lives.last[name], self.size(buffer))
+                over = self.lives.over.get(name)
+                place = Place(buffer, first, self.lives.last[name], self.size(buffer), over=over)
                 by_device.setdefault(buffer.device, []).append(place)
         found = []
         for device, places in by_device.items():
@@ -181,26 +202,38 @@ class _Planner:
                 found.append(arena)
         return found
 
+    def _apart(self) -> set[str]:
+        """Buffers that share memory with one that lies in no arena."""
+        apart = {name for name in self.lives.over.values() if self.graph.buffers[name].kind != "temporary"}
+        for name, operand in self.lives.over.items():  # in the order of the steps
+            if operand in apart:
+                apart.add(name)
+        return apart
+
     def _static(self, buffer: Buffer) -> bool:
         return type(buffer.extent) is int and candidate(buffer, self.size(buffer))
 
     def separate(self, reuse: bool) -> list[StepMemory]:
         """The plan of the buffers that are allocated one by one."""
         graph, lives, kept = self.graph, self.lives, self.kept
-        wanted = _allocations(graph, lives, self.inside)
+        wanted = _allocations(graph, lives, self.inside | set(lives.over))
         takes: dict[str, Buffer] = {}  # buffer -> the dead one whose memory it takes over
         result = [StepMemory() for _ in self.usages]
         starting: dict[int, list[str]] = {}
         for name, k in lives.first.items():
-            if graph.buffers[name].kind == "temporary" and name not in self.inside:
+            if graph.buffers[name].kind == "temporary" and name not in self.inside and name not in lives.over:
                 starting.setdefault(k, []).append(name)
+        for name, operand in lives.over.items():
+            if name not in self.inside:
+                result[lives.first[name] - 1].over.append((graph.buffers[name], graph.buffers[operand]))
+        given = set(lives.over.values())
         for k, usage in enumerate(self.usages):
             result[k].allocate = [(graph.buffers[name], takes.get(name)) for name in starting.get(k, ())]
             for name in sorted(usage.touched - self.inside):
                 buffer = graph.buffers[name]
                 if lives.last[name] != k or name in kept:
                     continue
-                heir = _heir(buffer, k, wanted, self.room, self.size) if reuse else None
+                heir = _heir(buffer, k, wanted, self.room, self.size) if reuse and name not in given else None
                 if heir is None:
                     result[k].free.append(buffer)
                 else:

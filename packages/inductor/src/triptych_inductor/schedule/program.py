@@ -15,6 +15,7 @@ from triptych_inductor.schedule import axes, memory
 from triptych_inductor.schedule.columns import pair_columns
 from triptych_inductor.schedule.fuse import Step, describe, fuse
 from triptych_inductor.schedule.groups import Group
+from triptych_inductor.schedule.overwrite import overwritten
 from triptych_inductor.schedule.stages import KernelBuilder, KernelCall
 
 
@@ -48,7 +49,9 @@ def schedule(graph: IRGraph, options: Options, hint: Callable[[Extent], int]) ->
     returned = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
     usages.append(memory.Usage(returned, []))
     arenas = options.memory_arenas and options.inplace_buffers
-    program.memory = memory.plan(graph, usages, options.inplace_buffers, hint, arenas)
+    over = overwritten(program.steps, graph, memory.Lifetimes.of(graph, usages).last, returned)
+    over = over if options.inplace_buffers else {}
+    program.memory = memory.plan(graph, usages, options.inplace_buffers, hint, arenas, over)
     program.description += "".join(f"\n{arena}" for step in program.memory for arena in step.opens)
     program.kernels = _distinct(program.steps)
     return program

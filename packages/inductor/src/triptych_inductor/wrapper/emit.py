@@ -142,6 +142,8 @@ class Emitter:
             self.lines.append(f"{arena.name} = {make}()")
         for place in memory.places:
             self._place(place)
+        for buffer, operand in memory.over:
+            self.lines.append(f"{buffer.name} = {operand.name}  # written over it")
         for buffer, source in memory.allocate:
             if source is not None:
                 self.lines.append(f"{buffer.name} = {source.name}; del {source.name}  # reuse")
