@@ -1,6 +1,7 @@
 """What code of the program raises while the tracer runs it natively is the program's; a fault of the tracer says so."""
 
 import enum
+import fractions
 import signal
 import sys
 
@@ -134,7 +135,32 @@ def handled_by_asked():
         return "handled"
 
 
+class Five:
+    """An index, and nothing else; the text of it is refused where it is negative."""
+
+    def __init__(self, value=5):
+        self.value = value
+
+    def __index__(self):
+        if self.value < 0:
+            raise ValueError("negative")
+        return self.value
+
+
+def bad_descriptor():
+    class Descriptor:
+        def __set_name__(self, owner, name):
+            raise ValueError(name)
+
+    class Made:
+        item = Descriptor()
+
+
 PROGRAMS = {
+    "a __set_name__": bad_descriptor,
+    "a repetition": lambda: [1] * Five(-1),
+    "an index in a text": lambda: "%x" % Five(-1),  # noqa: UP031
+    "a text of no number": lambda: "%f" % None,  # noqa: UP031
     "a key of a dictionary": lambda: KEYS[OTHER],
     "a key that is looked for": lambda: OTHER in KEYS,
     "a member of a new set": lambda: {Key("new")} | {Key("newer")},
@@ -201,6 +227,17 @@ def test_an_instance_check_of_the_program_is_asked():
 
     compiled = triptych_dynamo.optimize("eager", fullgraph=True)(program)
     assert compiled(torch.ones(2))[1] == program(torch.ones(2))[1] == [True, False, True, False, False, True, True]
+
+
+def test_an_index_is_a_number_in_repetitions_and_texts():
+    def program(x):
+        five, items = Five(), [x]
+        items *= five
+        texts = "%d %x %o %5.1f %c" % (five, five, five, five, Five(65)), "%d" % fractions.Fraction(7, 2)  # noqa: UP031
+        return items, (1, 2) * five, five * "ab", "ab" * five, b"a" * five, texts
+
+    compiled = triptych_dynamo.optimize("eager", fullgraph=True)(program)
+    assert repr(compiled(torch.ones(2))) == repr(program(torch.ones(2)))
 
 
 def test_an_import_by_the_function_takes_all_its_arguments():

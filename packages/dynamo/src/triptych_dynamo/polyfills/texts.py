@@ -7,6 +7,7 @@ import math
 import re
 from _string import formatter_field_name_split, formatter_parser  # type: ignore[import-not-found]
 from collections.abc import Mapping
+from operator import index
 from typing import Any, TextIO
 
 _MAX_DEPTH = 2
@@ -136,9 +137,27 @@ def _with_spec(spec: str, kind: str, obj: Any) -> str:
     if kind in "sra":
         return (spec + "s") % (str(obj) if kind == "s" else repr(obj) if kind == "r" else ascii(obj),)
     if not isinstance(obj, (int, float, str)):
-        needed = "an integer" if kind in "oxX" else "a real number"
-        raise TypeError(f"%{kind} format: {needed} is required, not {type(obj).__name__}")
+        obj = _as_number(kind, obj)
     return (spec + kind) % (obj,)
+
+
+_NUMBERS: dict[str, tuple[tuple[str, ...], Any]] = {
+    **dict.fromkeys("oxXc", (("__index__",), index)),
+    **dict.fromkeys("diu", (("__int__", "__index__"), int)),
+    **dict.fromkeys("eEfFgG", (("__float__", "__index__"), float)),
+}
+
+
+def _as_number(kind: str, obj: Any) -> Any:
+    """An object as the number that its format takes."""
+    names, convert = _NUMBERS[kind]
+    for name in names:
+        if hasattr(type(obj), name):
+            return convert(obj)
+    if convert is float:
+        raise TypeError(f"must be real number, not {type(obj).__name__}")
+    needed = "an integer" if kind in "oxX" else "a real number"
+    raise TypeError(f"%{kind} format: {needed} is required, not {type(obj).__name__}")
 
 
 def write(self: TextIO, text: str, /) -> int:

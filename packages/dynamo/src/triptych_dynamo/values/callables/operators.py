@@ -18,7 +18,15 @@ from triptych_dynamo.values.atoms import numbers
 from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.atoms.symbolic import SymbolicValue
 from triptych_dynamo.values.base import Value
-from triptych_dynamo.values.common import constant_of, fold, is_not_implemented, is_scalar, supports, type_name
+from triptych_dynamo.values.common import (
+    constant_of,
+    fold,
+    index_of,
+    is_not_implemented,
+    is_scalar,
+    supports,
+    type_name,
+)
 from triptych_dynamo.values.tensors.tensor import OVERRIDES, TensorValue
 
 if TYPE_CHECKING:
@@ -230,9 +238,16 @@ def _binary_by_methods(tx: Frame, row: BinaryOperator, left: Value, right: Value
     result = _dispatch(tx, left, right, row.method, row.reflected)
     if not is_not_implemented(result):
         return result
+    if symbol in ("*", "*="):
+        for sequence, times in ((left, right), (right, left)):
+            if issubclass(sequence.python_type(), _SEQUENCES) and supports(times, "__index__"):
+                in_place = symbol == "*=" and sequence is left and hasattr(sequence.python_type(), "__imul__")
+                number = tx.constant(index_of(tx, times))
+                return sequence.call_method(tx, "__imul__" if in_place else "__mul__", [number], {})
     return tx.raise_python(TypeError, _operand_error(symbol, left, right))
 
 
+_SEQUENCES = (str, list, tuple, bytes, bytearray, array.array)
 # The texts that sequences have of their own: class, operators, text.
 _SEQUENCE_TEXTS: tuple[tuple[type, tuple[str, ...], str], ...] = (
     (str, ("+", "+="), 'can only concatenate str (not "{}") to str'),
@@ -242,10 +257,7 @@ _SEQUENCE_TEXTS: tuple[tuple[type, tuple[str, ...], str], ...] = (
     (bytearray, ("+", "+="), "can't concat {} to bytearray"),
     (array.array, ("+",), 'can only append array (not "{}") to array'),
     (array.array, ("+=",), 'can only extend array with array (not "{}")'),
-    *(
-        (cls, ("*", "*="), "can't multiply sequence by non-int of type '{}'")
-        for cls in (str, list, tuple, bytes, bytearray, array.array)
-    ),
+    *((cls, ("*", "*="), "can't multiply sequence by non-int of type '{}'") for cls in _SEQUENCES),
 )
 
 

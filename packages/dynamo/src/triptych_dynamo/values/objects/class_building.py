@@ -13,6 +13,7 @@ from _abc import _abc_init  # type: ignore[import-not-found]
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from triptych_dynamo.errors import TracedException
 from triptych_dynamo.runtime_classes import make_class_silently
 from triptych_dynamo.trace.classes import BodyRecipe, CallRecipe, Decorated, Recipe, SilentRecipe
 from triptych_dynamo.values import attributes
@@ -135,7 +136,10 @@ def build(tx: Frame, meta: type, name: str, bases: tuple[Any, ...], namespace: d
         type.__setattr__(cls, key, real)
         if isinstance(real, functools.cached_property):
             real.__set_name__(cls, key)
-        value.call_method(tx, "__set_name__", [made, tx.constant(key)], {})
+        try:
+            value.call_method(tx, "__set_name__", [made, tx.constant(key)], {})
+        except TracedException:  # Python puts words of its own around it, others in each version
+            tx.unsupported("class-definition", f"{name}.{key}: __set_name__ raises")
     if hooked:
         _init_subclass(tx, cls, made, kwds)
     return made
