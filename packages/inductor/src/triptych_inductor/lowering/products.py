@@ -26,9 +26,9 @@ from triptych_inductor.lowering.registry import Context, find_lowering, register
 aten = torch.ops.aten
 
 # A product that leaves the graph with odd rows is made in pieces with aligned rows, each copied into its place, if it
-# has at least twice as many rows as this.
+# has at least twice as many rows as this: so many at least in each, and at most so many pieces.
 PIECE_ROWS = 256
-PIECES = 4
+PIECES = 16
 
 
 @register_lowering(aten.mm.default)
@@ -130,7 +130,7 @@ class _Padding:
         ctx, a, b = self.ctx, self.a, self.b
         builder, (rows, columns) = ctx.builder, self.size
         result = new_buffer(builder, self.size, None, ctx.dtype, ctx.device)
-        step = -(-rows // PIECES)
+        step = max(PIECE_ROWS, -(-rows // PIECES))
         for start in range(0, rows, step):
             count = min(step, rows - start)
             left = Strided(a.buffer, (count, a.size[1]), a.stride, a.offset + start * a.stride[0])
