@@ -359,7 +359,7 @@ def second_derivatives(x):
     return hessian(lambda v: (v**3).sum())(x[0]), vmap(hessian(lambda v: (v**3).sum()))(x)
 
 
-@construct(X, breaks="call")
+@construct(X)
 def linearized(x):
     out, push = linearize(torch.sin, x)
     return out, push(torch.ones_like(x))
