@@ -284,7 +284,7 @@ def test_kernels_of_another_machine_are_built_again(example, monkeypatch, caplog
     data = ahead(scaled, x, weight, backend="inductor").serialize()
     from triptych import aot_graph  # noqa: PLC0415
 
-    def foreign(data):
+    def foreign(*_):
         raise aot_graph.ArtifactError("made for another processor")
 
     with monkeypatch.context() as patch:

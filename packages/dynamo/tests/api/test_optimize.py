@@ -489,13 +489,12 @@ def test_deep_recursion() -> None:
 def test_faults_of_the_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
     from triptych_dynamo.trace.graph import GraphBuilder
 
-    def broken(*args: Any) -> Any:
-        raise KeyError("a bug")
-
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x + 1
 
-    monkeypatch.setattr(GraphBuilder, "call", broken)
+    ours: dict[str, Any] = {"__name__": GraphBuilder.__module__}  # what the code of a program raises is its own error
+    exec("def broken(*args):\n    raise KeyError('a bug')", ours)
+    monkeypatch.setattr(GraphBuilder, "call", ours["broken"])
     with pytest.raises(td.TracerFault, match=f"test_optimize.py:{fn.__code__.co_firstlineno + 1}: KeyError") as caught:
         td.optimize("eager")(fn)(torch.ones(1))
     assert isinstance(caught.value.__cause__, KeyError)

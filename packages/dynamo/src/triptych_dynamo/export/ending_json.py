@@ -25,7 +25,7 @@ from triptych_dynamo.sources import Source
 
 Allowed = Callable[[type], bool]
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
-_CHANGING = ("__setitem__", "__delitem__", "clear", "update", "extend", "append", "move_to_end")
+_CHANGING = ("__setitem__", "__delitem__", "clear", "update", "extend", "append", "move_to_end", "add", "discard")
 _LOGGED = ("debug", "info", "warning", "error", "critical", "log")
 
 
