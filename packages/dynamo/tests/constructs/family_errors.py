@@ -322,3 +322,14 @@ def items_of_a_deque_change_in_place(x, items):
     items[0] = x + 1
     items[-1] = 5
     return steps, next(steps), items
+
+
+@construct(X)
+def super_of_what_is_no_class(x):
+    texts = []
+    for start in (1, "a"):
+        try:
+            super(start, int)
+        except TypeError as error:
+            texts.append(str(error))
+    return x + 1, texts

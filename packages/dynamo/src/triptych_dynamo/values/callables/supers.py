@@ -69,6 +69,8 @@ def _super(tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return SuperValue(_defining_class(tx), _first_argument(tx))
     if len(args) != 2:
         return tx.unsupported("call", "super() with one argument")
+    if not issubclass(args[0].python_type(), type):
+        tx.raise_python(TypeError, f"super() argument 1 must be a type, not {args[0].python_type().__name__}")
     made = SuperValue(args[0].as_constant(), args[1])
     if made.start not in made.searched().__mro__:  # its `__class__` may say otherwise
         tx.unsupported("call", "super() of an object whose type is none of the class")
