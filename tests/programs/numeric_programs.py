@@ -21,7 +21,8 @@ def policy_gradient_with_numpy(compile: Compile) -> Any:
 
     @compile
     def act(state: numpy.ndarray) -> Any:
-        chosen = Categorical(logits=policy(torch.as_tensor(state, dtype=torch.float32)))
+        logits = policy(torch.as_tensor(state, dtype=torch.float32))
+        chosen = Categorical(logits=logits, validate_args=True)  # torch.compile turns the default off for the process
         action = chosen.sample()
         return action, chosen.log_prob(action) + 0.01 * chosen.entropy()
 
