@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ class FrozenRecord:
 
     def __init__(self, gm: GraphModule, example_inputs: Sequence[Any], options: Options) -> None:
         self.names = list(dict.fromkeys(str(node.target) for node in gm.graph.find_nodes(op="get_attr")))
-        self.values = [_attribute(gm, name) for name in self.names]
+        self.values = [attrgetter(name)(gm) for name in self.names]
         self.operations = sum(node.op == "call_function" for node in gm.graph.nodes)
         self.key = ""
         self.found: CompiledGraph | None = None
@@ -51,13 +52,6 @@ class FrozenRecord:
         if self.key and positions.keys() >= set(attributes.values()):
             bound = {constant: positions[name] for constant, name in attributes.items()}
             graphs.store(self.key, compiled, self.recorder, self.operations, bound)
-
-
-def _attribute(gm: GraphModule, name: str) -> Any:
-    value: Any = gm
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def _without_content(gm: GraphModule, names: Sequence[str], values: Sequence[Any]) -> Any:

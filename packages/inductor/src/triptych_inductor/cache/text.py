@@ -11,6 +11,7 @@ import importlib.util
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,7 @@ class _Writer:
         raise AssertionError(f"fx has no nodes of kind {node.op}")
 
     def attribute(self, name: str) -> str:
-        found: Any = self.gm
-        for part in name.split("."):
-            found = getattr(found, part)
+        found = attrgetter(name)(self.gm)
         if isinstance(found, torch.Tensor):
             return f"{self.tensor(found)} {_content(found) if self.constants else ''}"
         if isinstance(found, GraphModule):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ class Constants:
         self.values: dict[Node, torch.Tensor] = {}
         self._count = 0
         for node in self.graph.find_nodes(op="get_attr"):
-            found = _attribute(gm, node)
+            found = attrgetter(str(node.target))(gm)
             if isinstance(found, torch.Tensor) and found.layout is torch.strided and not _is_fake(found):
                 if not any(map(_writes, node.users)):
                     self.values[node] = found.detach()
@@ -129,13 +130,6 @@ class Constants:
 def only_reader(node: Node) -> Node | None:
     """The node that reads `node`, where it is one."""
     return next(iter(node.users)) if len(node.users) == 1 else None
-
-
-def _attribute(gm: GraphModule, node: Node) -> Any:
-    value: Any = gm
-    for part in str(node.target).split("."):
-        value = getattr(value, part)
-    return value
 
 
 def _writes(node: Node) -> bool:

@@ -42,6 +42,11 @@ class Buffer:
     def numel(self) -> Extent:
         return product(self.size)
 
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What two buffers have in common that can lie in one memory, one after the other."""
+        return (self.size, self.stride, self.dtype, self.device)
+
     def __repr__(self) -> str:
         shape = ", ".join(map(str, self.size))
         return f"{self.name}: {str(self.dtype).removeprefix('torch.')}[{shape}]"
@@ -207,6 +212,11 @@ class IRGraph:
     output_kind: str = "tuple"
     hints: dict[Any, int] = field(default_factory=dict)  # symbol -> typical value
     fallbacks: dict[str, int] = field(default_factory=dict)  # op -> count
+
+    @property
+    def returned(self) -> set[str]:
+        """Names of the buffers that go out."""
+        return {leaf.buffer.name for leaf in self.outputs if isinstance(leaf, Strided)}
 
     @property
     def dtypes(self) -> dict[str, torch.dtype]:

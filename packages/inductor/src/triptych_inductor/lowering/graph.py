@@ -95,9 +95,7 @@ class GraphLowering:
         )
 
     def on_get_attr(self, node: FxNode) -> Any:
-        value: Any = self.gm
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
+        value = operator.attrgetter(str(node.target))(self.gm)
         if not isinstance(value, torch.Tensor):
             return value
         name = f"constant{len(self.graph.constants)}"

@@ -68,14 +68,14 @@ class Place:
     over: str | None = None
     arena: Arena = field(init=False)
 
-    def __post_init__(self) -> None:
-        align = LIMITS[self.buffer.device.type].align
-        self.size = -(-self.alone // align) * align
-
     @property
     def form(self) -> tuple[Any, ...]:
         """What two buffers that share a variable have in common, the offset apart."""
-        return (self.buffer.size, self.buffer.stride, self.buffer.dtype)
+        return self.buffer.form
+
+    def __post_init__(self) -> None:
+        align = LIMITS[self.buffer.device.type].align
+        self.size = -(-self.alone // align) * align
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from triptych_inductor.ir.extents import Extent
-from triptych_inductor.ir.nodes import Buffer, IRGraph, Strided
+from triptych_inductor.ir.nodes import Buffer, IRGraph
 from triptych_inductor.schedule.arena import Arena, Place, candidate, gather, rounded
 
 # A dead buffer is held for a later one of its kind at most this many steps.
@@ -42,10 +42,6 @@ class Usage:
 
     touched: set[str]
     made: list[str]
-
-
-def _kind(buffer: Buffer) -> tuple[Any, ...]:
-    return (buffer.size, buffer.stride, buffer.dtype, buffer.device)
 
 
 @dataclass
@@ -147,7 +143,7 @@ def plan(
     that end there (`overwrite.py`).
     """
     lives = Lifetimes.of(graph, usages).overwriting(over or {})
-    kept = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
+    kept = graph.returned
 
     def size(buffer: Buffer) -> int:
         return rounded(hint(buffer.extent) * buffer.dtype.itemsize, buffer.device)
@@ -250,7 +246,7 @@ def _allocations(graph: IRGraph, lives: Lifetimes, inside: set[str]) -> Wanted:
     for name, k in sorted(lives.first.items(), key=lambda item: item[1]):
         buffer = graph.buffers[name]
         if buffer.kind == "temporary" and not buffer.aliased and name not in inside:
-            found.setdefault(_kind(buffer), []).append((k, name))
+            found.setdefault(buffer.form, []).append((k, name))
     return found
 
 
@@ -258,7 +254,7 @@ def _heir(buffer: Buffer, dead_after: int, wanted: Wanted, room: Room, size: Cal
     """The buffer that takes over the memory of one that is dead after a step; None where it is to be freed."""
     if buffer.kind != "temporary" or buffer.aliased:
         return None
-    waiting = wanted.get(_kind(buffer), [])
+    waiting = wanted.get(buffer.form, [])
     while waiting and waiting[0][0] <= dead_after:
         waiting.pop(0)
     if not waiting or waiting[0][0] > dead_after + HOLD:

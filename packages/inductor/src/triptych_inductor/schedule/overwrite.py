@@ -43,12 +43,12 @@ def overwritten(
     found: dict[str, str] = {}
     made: set[str] = set()
     for k, step in enumerate(steps):
-        names = [b.name for b in step.outputs if b is not None] if isinstance(step, ExternNode) else step.outputs
         if isinstance(step, KernelCall) and _is_pointwise(step):
             dying = [n for n in step.inputs if last[n] == k and n not in kept and _ours(graph.buffers[n], fresh)]
-            results = [n for n in step.outputs if n not in kept | made and n not in step.inputs]
+            apart = (kept, made, step.inputs)
+            results = [n for n in step.outputs if not any(n in names for names in apart)]
             found.update(_pairs(step, graph, dying, [n for n in results if graph.buffers[n].kind == "temporary"]))
-        made.update(names)
+        made.update([b.name for b in step.outputs if b is not None] if isinstance(step, ExternNode) else step.outputs)
     return found
 
 
@@ -91,14 +91,10 @@ def _pairs(call: KernelCall, graph: IRGraph, dying: list[str], results: list[str
             load = _only(loads, there[operand])
             if load is None or load.number not in sources or load not in values:
                 continue
-            if _form(graph.buffers[operand]) == _form(buffer) and _same_place(load.attrs[1], store.attrs[1]):
+            if graph.buffers[operand].form == buffer.form and _same_place(load.attrs[1], store.attrs[1]):
                 dying.remove(operand)
                 yield result, operand
                 break
-
-
-def _form(buffer: Buffer) -> tuple[Any, ...]:
-    return (buffer.size, buffer.stride, buffer.dtype, buffer.device)
 
 
 def _accesses(values: list[Value], canonical: dict[str, str], kind: str) -> dict[str, list[Value]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from triptych_inductor.backends import CODE_GENERATORS
 from triptych_inductor.ir.extents import Extent
-from triptych_inductor.ir.nodes import ExternNode, IRGraph, LoopNode, Strided
+from triptych_inductor.ir.nodes import ExternNode, IRGraph, LoopNode
 from triptych_inductor.loops.kernel import Kernel
 from triptych_inductor.options import Options
 from triptych_inductor.schedule import axes, memory
@@ -46,11 +46,11 @@ def schedule(graph: IRGraph, options: Options, hint: Callable[[Extent], int]) ->
         program.steps, lambda device: device.type in CODE_GENERATORS and CODE_GENERATORS[device.type].pairs
     )
     usages = [_usage(step, graph) for step in program.steps]
-    returned = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
-    usages.append(memory.Usage(returned, []))
+    usages.append(memory.Usage(graph.returned, []))
+    over: dict[str, str] = {}
+    if options.inplace_buffers:
+        over = overwritten(program.steps, graph, memory.Lifetimes.of(graph, usages).last, graph.returned)
     arenas = options.memory_arenas and options.inplace_buffers
-    over = overwritten(program.steps, graph, memory.Lifetimes.of(graph, usages).last, returned)
-    over = over if options.inplace_buffers else {}
     program.memory = memory.plan(graph, usages, options.inplace_buffers, hint, arenas, over)
     program.description += "".join(f"\n{arena}" for step in program.memory for arena in step.opens)
     program.kernels = _distinct(program.steps)
@@ -97,7 +97,7 @@ def _read_outside(graph: IRGraph, steps: list[Step]) -> list[set[str]]:
         names = content.read_names | (content.write_names if isinstance(content, ExternNode) else set(content.written))
         for name in names:
             readers.setdefault(name, set()).add(k)
-    returned = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
+    returned = graph.returned
     result: list[set[str]] = []
     for k, step in enumerate(steps):
         written = set(step.content.written) if isinstance(step.content, Group) else set()
@@ -113,7 +113,7 @@ def _read_outside(graph: IRGraph, steps: list[Step]) -> list[set[str]]:
 
 def remove_unused(graph: IRGraph) -> None:
     """Drop loop nodes whose buffers nobody reads, and extern calls without effects whose results nobody reads."""
-    needed = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
+    needed = graph.returned
     kept = []
     for node in reversed(graph.nodes):
         fixed = isinstance(node, ExternNode) and (node.ordered or bool(node.symbols) or bool(node.mutates))

@@ -47,7 +47,7 @@ class Emitter:
         self.objects: list[Any] = []
         self.known: set[Any] = set()  # symbols that have a value
         freed = {b.name for memory in program.memory for b in memory.free}
-        returned = {leaf.buffer.name for leaf in program.graph.outputs if isinstance(leaf, Strided)}
+        returned = program.graph.returned
         self.needed = freed | returned  # all other buffers are never used
         self.reading = False  # the call at hand only reads its arguments
         self.typed: dict[str, list[str]] = {}  # arena -> its views by dtype
@@ -95,7 +95,7 @@ class Emitter:
                 if self.options.size_asserts:
                     self._assert_layout(item)
         used = {name for memory in self.program.memory for name in [b.name for b in memory.free]}
-        kept = {leaf.buffer.name for leaf in graph.outputs if isinstance(leaf, Strided)}
+        kept = graph.returned
         idle = [n for n, i in zip(names, graph.inputs, strict=True) if isinstance(i, Buffer) and n not in used | kept]
         if idle:
             self.lines.append(f"del {', '.join(idle)}")

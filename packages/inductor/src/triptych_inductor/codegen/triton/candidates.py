@@ -14,11 +14,10 @@ from triptych_inductor.codegen.triton import columns
 from triptych_inductor.codegen.triton.devices import DeviceFacts
 from triptych_inductor.codegen.triton.facts import StageFacts
 from triptych_inductor.codegen.triton.generate import make_context, plan
-from triptych_inductor.codegen.triton.heuristics import power_of_2
+from triptych_inductor.codegen.triton.heuristics import ordered, power_of_2
 from triptych_inductor.codegen.triton.layout import LOOPED, PERSISTENT, SPLIT, Layout
 from triptych_inductor.codegen.triton.tiles import TileDim, extent_hint
 from triptych_inductor.loops.kernel import Kernel
-from triptych_inductor.loops.table import ORDERED_REDUCTIONS
 
 MOST = 40  # candidates of one kernel
 _LARGEST_TILE = 32768  # elements
@@ -114,8 +113,7 @@ def _in_turn(base: Layout, stages: Sequence[StageFacts], facts: DeviceFacts) -> 
     """Programs that take the blocks of a shared row in turn, also as many as processors hold at once; for reductions
     whose partial results may be put together in any order."""
     reduction = base.reduction
-    ordered = any(s.has_scans or any(n.attrs[0] in ORDERED_REDUCTIONS for n in s.reductions) for s in stages)
-    if base.walk != SPLIT or reduction is None or ordered:
+    if base.walk != SPLIT or reduction is None or ordered(stages):
         return
     for splits in (base.splits, 8 * facts.processors, 4 * facts.processors):
         for depth, ahead in ((1, 1), (2, 1), (4, 1), (1, 3)):

@@ -127,13 +127,12 @@ def _row_reduction(
     walk = SPLIT if splits > 1 else LOOPED
     warps = warps_for(block, 16, facts)
     each = _bytes_read(found, reduction)
-    ahead = (
-        stages_that_fit(3, block * each, facts) if splits > 1 and rows == passes == 1 and not _ordered(stages) else 1
-    )
+    ahead = stages_that_fit(3, block * each, facts) if splits > 1 and rows == passes == 1 and not ordered(stages) else 1
     return Layout(dims, blocks, walk, warps, num_stages=ahead, splits=splits, wide=wide)
 
 
-def _ordered(stages: Sequence[StageFacts]) -> bool:
+def ordered(stages: Sequence[StageFacts]) -> bool:
+    """Whether partial results may only be put together in the order of the elements."""
     return any(s.has_scans or any(n.attrs[0] in ORDERED_REDUCTIONS for n in s.reductions) for s in stages)
 
 
