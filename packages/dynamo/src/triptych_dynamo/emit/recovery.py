@@ -20,6 +20,7 @@ from triptych_dynamo._eval_frame import PlainRun
 from triptych_dynamo._torch_compat import tensor_version
 from triptych_dynamo.bytecode import ExceptionRange, Instruction, build
 from triptych_dynamo.trace.failures import Failing
+from triptych_dynamo.trace_rules import is_of_compiler
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -86,7 +87,9 @@ class Recovery:
     def after(self, error: BaseException, before: Before | None) -> PlainRun | None:
         """What the frame returns when its graph raised `error`; None: it raises it too."""
         self._restore_modes()
-        if not (self.repeatable and isinstance(error, Exception)) or (self.shows_faults and _is_ours(error)):
+        if not (self.repeatable and isinstance(error, Exception)) or (
+            self.shows_faults and is_of_compiler(type(error).__module__)
+        ):
             return None
         if self.facts.draws and not self.facts.noted:
             return None
@@ -157,8 +160,3 @@ class _Watch:
             sys.settrace(None)
         if returned and not self.raised:
             self.failed(self.error)
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether an error is no program's but says what our own packages cannot do."""
-    return type(error).__module__.partition(".")[0].startswith("triptych")

@@ -18,12 +18,7 @@ def heappush(heap: list[Any], item: Any, /) -> None:
 def heappop(heap: list[Any], /) -> Any:
     """`heapq.heappop`."""
     last = heap.pop()
-    if not heap:
-        return last
-    smallest = heap[0]
-    heap[0] = last
-    _sift_up(heap, 0)
-    return smallest
+    return heapreplace(heap, last) if heap else last
 
 
 def heapreplace(heap: list[Any], item: Any, /) -> Any:
@@ -51,12 +46,7 @@ def heapify(heap: list[Any], /) -> None:
 def heappop_max(heap: list[Any], /) -> Any:
     """`heapq._heappop_max`."""
     last = heap.pop()
-    if not heap:
-        return last
-    largest = heap[0]
-    heap[0] = last
-    _sift_up(heap, 0, True)
-    return largest
+    return heapreplace_max(heap, last) if heap else last
 
 
 def heapreplace_max(heap: list[Any], item: Any, /) -> Any:

@@ -8,7 +8,6 @@ lie in the same way, and what torch says against that is raised while tracing.
 from __future__ import annotations
 
 import operator
-import warnings
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from torch.utils import _pytree
 
 from triptych_dynamo._torch_compat import function_mode_count, transform_level
+from triptych_dynamo.trace.trials import error_of
 
 _TEXT = "single memory location"  # what torch writes when it refuses
 _WRITING = frozenset(
@@ -95,13 +95,7 @@ def _try(target: Any, leaves: list[Any], spec: Any, written: torch.Tensor) -> Ex
     known: dict[int, Any] = {}  # one object stays one: a tensor may be its own operand
     try:
         again = [known.setdefault(id(leaf), made(leaf)) for leaf in leaves]
-        args, kwargs = _pytree.tree_unflatten(again, spec)
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if isinstance(target, str):
-                getattr(args[0], target)(*args[1:], **kwargs)
-            else:
-                target(*args, **kwargs)
-    except Exception as error:
-        return error.with_traceback(None) if _TEXT in str(error) else None
-    return None
+    except Exception:  # operands that cannot be made so
+        return None
+    error = error_of(target, *_pytree.tree_unflatten(again, spec))
+    return error if error is not None and _TEXT in str(error) else None

@@ -7,7 +7,6 @@ while tracing. Errors that usual types meet as well come from the stand-ins and 
 
 from __future__ import annotations
 
-import warnings
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from torch.utils import _pytree
 
 from triptych_dynamo._torch_compat import function_mode_count, transform_level
+from triptych_dynamo.trace.trials import error_of
 
 # What torch writes when it refuses types.
 _TEXTS = ("implemented for", "support", "dtype", "can't be cast", "result type", "alpha", "Integ")
@@ -127,14 +127,4 @@ def _try(target: Any, leaves: list[Any], spec: Any) -> Exception | None:
 
 
 def _error_of(target: Any, leaves: list[Any], spec: Any, usual: torch.dtype | None) -> Exception | None:
-    args, kwargs = _pytree.tree_unflatten([_stand_in(leaf, usual) for leaf in leaves], spec)
-    try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if isinstance(target, str):
-                getattr(args[0], target)(*args[1:], **kwargs)
-            else:
-                target(*args, **kwargs)
-    except Exception as error:
-        return error.with_traceback(None)
-    return None
+    return error_of(target, *_pytree.tree_unflatten([_stand_in(leaf, usual) for leaf in leaves], spec))

@@ -168,19 +168,22 @@ def _rotate(self: DequeValue, tx: Frame, n: Value | None = None) -> Value:
     return tx.call(tx.wrap(containers.rotate, None), [self] if n is None else [self, n], {})
 
 
-@DEQUE("__getitem__")
-def _getitem(self: DequeValue, tx: Frame, key: Value) -> Value:
+def _place(self: DequeValue, tx: Frame, key: Value) -> int:
     index = index_of(tx, key)
     if not -len(self) <= index < len(self):
         return tx.raise_python(IndexError, "deque index out of range")
+    return index
+
+
+@DEQUE("__getitem__")
+def _getitem(self: DequeValue, tx: Frame, key: Value) -> Value:
+    index = _place(self, tx, key)
     return self.item(index)
 
 
 @DEQUE("__setitem__")
 def _setitem(self: DequeValue, tx: Frame, key: Value, item: Value) -> Value:
-    index = index_of(tx, key)
-    if not -len(self) <= index < len(self):
-        return tx.raise_python(IndexError, "deque index out of range")
+    index = _place(self, tx, key)
     moved = self.moved
     self.changed(tx)
     self.moved = moved
@@ -190,9 +193,7 @@ def _setitem(self: DequeValue, tx: Frame, key: Value, item: Value) -> Value:
 
 @DEQUE("__delitem__")
 def _delitem(self: DequeValue, tx: Frame, key: Value) -> Value:
-    index = index_of(tx, key)
-    if not -len(self) <= index < len(self):
-        return tx.raise_python(IndexError, "deque index out of range")
+    index = _place(self, tx, key)
     self.changed(tx)
     del self._items[index]
     return none(tx)

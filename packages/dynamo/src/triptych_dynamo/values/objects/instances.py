@@ -73,12 +73,11 @@ def fill_storage(tx: Frame, storage: Value, args: list[Value], kwargs: dict[str,
             storage.default_factory, args = args[0], args[1:]
         storage.call_method(tx, "update", args, kwargs)
     elif isinstance(storage, (sequences.ListValue, sets.SetValue)):
-        if storage.source is not None or len(
-            storage.members if isinstance(storage, sets.SetValue) else storage
-        ):  # `obj.__init__` once more
+        held, fill = (storage.members, "update") if isinstance(storage, sets.SetValue) else (storage, "extend")
+        if storage.source is not None or len(held):  # `obj.__init__` once more
             storage.call_method(tx, "clear", [], {})
         if args:
-            storage.call_method(tx, "update" if isinstance(storage, sets.SetValue) else "extend", args, kwargs)
+            storage.call_method(tx, fill, args, kwargs)
 
 
 def builtin_new(tx: Frame, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
