@@ -254,3 +254,14 @@ def order_of_sets_that_changed(x, given, large, cleared):
     made = [list(t), list(u), list(both), list(copied), repr(copied), list(t & {16, 8, 0}), list({1, 9} ^ {17, 1})]
     popped = [s.pop() for _ in range(3)], list(s), list(set(s)), list(frozenset(copied)), given.pop()
     return x, made, popped, list(given), list(large), list(cleared)
+
+
+@construct(X)
+def how_many_items_are_left(x):
+    found = []
+    for made in ({1: 2, 3: 4}, {1: 2}.items(), {1: 2}.values(), {1, 2}, [1, 2], (1,), "abc", range(3)):
+        iterator = iter(made)
+        before = operator.length_hint(iterator, 7)
+        next(iterator)
+        found.append((before, operator.length_hint(iterator, 7)))
+    return x, found, operator.length_hint(zip([1], [2]), 7), operator.length_hint(reversed([1, 2]), 7)

@@ -305,3 +305,16 @@ def test_keys_that_are_objects_are_guarded(cls):
     compiled = triptych_dynamo.optimize("eager", fullgraph=True)(look)
     for key in (*keys, cls(0), cls(7)):
         assert compiled(X, mapping, set(keys[:2]), key)[:4] == look(X, mapping, set(keys[:2]), key)[:4]
+
+
+@pytest.mark.parametrize(
+    "given", [[1, 2], (1, 2), {1: 2}, {1, 2}, "ab", range(4)], ids=lambda given: type(given).__name__
+)
+def test_how_many_items_an_iterator_of_the_program_has_left(given):
+    def program(x, iterator):
+        return x + 1, iterator.__length_hint__()
+
+    compiled = triptych_dynamo.optimize("eager")(program)
+    iterator = iter(given)
+    next(iterator)
+    assert compiled(X, iterator)[1] == len(given) - 1

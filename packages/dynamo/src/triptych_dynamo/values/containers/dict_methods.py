@@ -356,6 +356,9 @@ class DictIterator(iterators.SnapshotIterator):
         super().__init__([], cls, check)
         self.view, self.entries = view, entries
 
+    def left(self) -> int:
+        return len(self.entries) - self.index
+
     def step(self, tx: Frame) -> Value | None:
         if self.check is not None:
             self.check(tx)

@@ -44,9 +44,9 @@ class IteratorValue(Value):
         """The next value or None, in each family."""
         raise NotImplementedError
 
-    def left(self) -> int:
-        """How many items are left, where the class gives a `__length_hint__`."""
-        raise NotImplementedError
+    def left(self) -> int | None:
+        """How many items are left; None where only the run tells."""
+        return None
 
     def next_item(self, tx: Frame) -> Value | None:
         """The next value, or None when there is none; an exhausted iterator stays so."""
@@ -71,8 +71,9 @@ class IteratorValue(Value):
         if name == "__next__":
             item = self.next_item(tx)
             return tx.raise_python(StopIteration) if item is None else item
-        if name == "__length_hint__":
-            return tx.constant(0 if self.exhausted else max(self.left(), 0))
+        left = self.left() if name == "__length_hint__" else None
+        if left is not None:
+            return tx.constant(0 if self.exhausted else max(left, 0))
         return super().call_method(tx, name, args, kwargs)
 
 
