@@ -122,9 +122,12 @@ def as_symbolic_int(number: Any, like: torch.SymBool) -> torch.SymInt:
     return number if is_symbolic(number) else torch.SymInt(like.node.wrap_int(number))
 
 
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
 def is_symbolic(number: Any) -> bool:
     """Whether a number is not a plain one of Python."""
-    return isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool))
+    return isinstance(number, SYMBOLIC)
 
 
 pad_sequence = torch._C._nn.pad_sequence  # what torch.nn.utils.rnn.pad_sequence calls

@@ -5,7 +5,6 @@ import threading
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from triptych_inductor.runtime import calls, objects
 
 PARTS = {
@@ -105,21 +104,14 @@ def test_errors_are_torchs(made, capfd):
 
 
 @torch.no_grad()
-def test_those_who_watch_see_them(made):
+def test_those_who_watch_see_them(made, seen):
     mm = made("product", "mm", "cpu")
     convolution = made("convolution", "cpu", (1, 1), (0, 0), (1, 1), False, (0, 0), 1)
     a, x, w = torch.randn(3, 3), torch.randn(1, 2, 4, 4), torch.randn(2, 2, 3, 3)
-    seen = []
-
-    class Note(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            seen.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    with Note():
+    with seen:
         mm(a, a, out=torch.empty_like(a))
         convolution(x, w, None)
-    assert seen[-2:] == ["aten.mm.out", "aten.convolution.default"]
+    assert seen.operators[-2:] == ["aten.mm.out", "aten.convolution.default"]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         mm(a, a, out=torch.empty_like(a))
         convolution(x, w, None)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from triptych_aot_autograd.joint_graph import JointGraph
 
 aten = torch.ops.aten
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 @dataclass
@@ -69,12 +68,12 @@ def node_bytes(value: Any) -> int:
         return count * value.dtype.itemsize
     if isinstance(value, (list, tuple)):
         return sum(node_bytes(v) for v in value)
-    return 8 if isinstance(value, SYMBOLIC) else 0
+    return 8 if compat.is_symbolic(value) else 0
 
 
 def is_symbol(node: Node) -> bool:
     """Whether the node's value is a symbolic (or plain) number."""
-    return isinstance(node.meta.get("val"), (*SYMBOLIC, int, float, bool))
+    return isinstance(node.meta.get("val"), (*compat.SYMBOLIC, int, float, bool))
 
 
 def view_root(node: Node) -> Node:

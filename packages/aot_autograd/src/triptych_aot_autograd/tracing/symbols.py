@@ -19,7 +19,7 @@ from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.errors import UnsupportedOperationError
 from triptych_aot_autograd.tracing.size_functions import FOLDED, FUNCTIONS, choose
 
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+SYMBOLIC = compat.SYMBOLIC
 
 
 class SymbolTable:

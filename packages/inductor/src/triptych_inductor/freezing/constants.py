@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from triptych_inductor._torch_compat import FakeTensorMode, detect_fake_mode
 from triptych_inductor.errors import InductorError
+from triptych_inductor.options import Options
 
 aten = torch.ops.aten
 VIEWS = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default})
@@ -58,8 +59,8 @@ class Constants:
     `insert`.
     """
 
-    def __init__(self, gm: GraphModule) -> None:
-        self.gm = gm
+    def __init__(self, gm: GraphModule, options: Options) -> None:
+        self.gm, self.options = gm, options
         self.graph: Graph = gm.graph
         self.values: dict[Node, torch.Tensor] = {}
         self._count = 0

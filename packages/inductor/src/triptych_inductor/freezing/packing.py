@@ -15,7 +15,6 @@ from torch.fx import Node
 
 from triptych_inductor.freezing.constants import Constants
 from triptych_inductor.lowering import externs
-from triptych_inductor.options import Options
 from triptych_inductor.passes.layout import is_convolution, wants_channels_last
 
 aten = torch.ops.aten
@@ -39,10 +38,10 @@ CHECKS = {
 """dtype -> the operator that says whether the processor has it; "": all do."""
 
 
-def pack_weights(constants: Constants, options: Options) -> int:
+def pack_weights(constants: Constants) -> int:
     """In: a graph with constants. Out: calls whose weight is constant read it in their library's best layout."""
     count = 0
-    channels_last = wants_channels_last(constants.gm, options)
+    channels_last = wants_channels_last(constants.gm, constants.options)
     for node in list(constants.graph.nodes):
         value = node.meta.get("val")
         if node.op != "call_function" or not isinstance(value, torch.Tensor):

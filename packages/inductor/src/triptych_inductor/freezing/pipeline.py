@@ -15,14 +15,14 @@ from triptych_inductor.freezing.products import concatenate_products
 from triptych_inductor.options import Options
 from triptych_inductor.passes.cleanup import common_subexpressions, remove_dead_code, remove_no_ops
 
-FrozenPass = Callable[[Constants, Options], int]
+FrozenPass = Callable[[Constants], int]
 
 FROZEN_PASSES: dict[str, FrozenPass] = {
-    "fold_constants": lambda constants, _: fold_constants(constants),
-    "fold_affine": lambda constants, _: fold_affine(constants),
-    "concatenate_products": lambda constants, _: concatenate_products(constants),
+    "fold_constants": fold_constants,
+    "fold_affine": fold_affine,
+    "concatenate_products": concatenate_products,
     "pack_weights": pack_weights,
-    "fuse_post_operations": lambda constants, _: fuse_post_operations(constants),
+    "fuse_post_operations": fuse_post_operations,
 }
 
 
@@ -34,13 +34,13 @@ def run_frozen(gm: GraphModule, options: Options) -> dict[str, int]:
     """
     for clean in (remove_dead_code, remove_no_ops, common_subexpressions):
         clean(gm)
-    constants = Constants(gm)
+    constants = Constants(gm, options)
     counts = {"constants": len(constants.values)}
     if not constants.values:
         return counts
     for name, fn in FROZEN_PASSES.items():
         if name not in options.exclude_passes:
-            counts[name] = fn(constants, options)
+            counts[name] = fn(constants)
             remove_dead_code(gm)
             constants.remove_unused()
     if not options.freezing_discard_parameters:
