@@ -51,6 +51,10 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "skip_guard_on_inbuilt_nn_modules_unsafe",
     ),
 }
+_NOT_BUILT = (
+    "triptych_dynamo has no frame hook (its extension module _eval_frame) for this interpreter. An installed package "
+    "wants to be installed again under it; a checkout, `hatch run build-ext`"
+)
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = sorted(["__version__", *_HOME])
 
@@ -59,7 +63,12 @@ def __getattr__(name: str) -> Any:
     module = _HOME.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(module), name)
+    try:
+        value = globals()[name] = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}._eval_frame":
+            raise
+        raise ImportError(_NOT_BUILT, name=error.name) from error
     return value
 
 
