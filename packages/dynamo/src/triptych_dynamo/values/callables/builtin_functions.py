@@ -22,6 +22,7 @@ from triptych_dynamo.values.callables.pure import calls_argument, is_pure
 from triptych_dynamo.values.callables.pure import constant_or_special as constant_or_special
 from triptych_dynamo.values.callables.pure import name_of as name_of
 from triptych_dynamo.values.objects import instances
+from triptych_dynamo.values.real_object import RealObjectValue
 from triptych_dynamo.values.registry import wraps, wraps_object
 
 if TYPE_CHECKING:
@@ -60,32 +61,16 @@ def model_of(function: Any) -> Callable[..., Any] | None:
         return None
 
 
-class FunctionObjectValue(Value):
+class FunctionObjectValue(RealObjectValue):
     """A function object that is the same in every run; families say what a call of it does."""
 
-    def __init__(self, function: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.function = function
-
-    def python_type(self) -> type:
-        return type(self.function)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def as_constant(self) -> Any:
-        return self.function
-
-    def truth(self, tx: Frame) -> bool:
-        return True
-
     def key(self, tx: Frame) -> Any:
-        return self.function
+        return self.obj
 
     def get_attr(self, tx: Frame, name: str) -> Value:
-        if not hasattr(self.function, name):
-            return tx.raise_python(AttributeError, f"'{type(self.function).__name__}' object has no attribute '{name}'")
-        return tx.wrap(getattr(self.function, name), None)
+        if not hasattr(self.obj, name):
+            return tx.raise_python(AttributeError, f"'{type(self.obj).__name__}' object has no attribute '{name}'")
+        return tx.wrap(getattr(self.obj, name), None)
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__call__":
@@ -93,46 +78,46 @@ class FunctionObjectValue(Value):
         return super().call_method(tx, name, args, kwargs)
 
     def reconstruct(self, cg: Writer) -> None:
-        cg.load_object(self.function)
+        cg.load_object(self.obj)
 
 
 class BuiltinFunctionValue(FunctionObjectValue):
     """A function (or callable class) that the tracer answers for itself."""
 
     def get_attr(self, tx: Frame, name: str) -> Value:
-        if name == "__self__" and isinstance(self.function, (BuiltinFunctionType, MethodWrapperType)):
-            owner = self.function.__self__
+        if name == "__self__" and isinstance(self.obj, (BuiltinFunctionType, MethodWrapperType)):
+            owner = self.obj.__self__
             return tx.wrap(owner, AttrSource(self.source, name) if self.source is not None else None)
         return super().get_attr(tx, name)
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        handler = handler_of(self.function)
+        handler = handler_of(self.obj)
         if handler is not None:
-            return run_handler(tx, handler, self.function, args, kwargs)
-        model = model_of(self.function)
+            return run_handler(tx, handler, self.obj, args, kwargs)
+        model = model_of(self.obj)
         if model is not None:
             return tx.call(tx.wrap(model, None), args, kwargs)
-        if calls_argument(self.function, [*args, *kwargs.values()]):
+        if calls_argument(self.obj, [*args, *kwargs.values()]):
             return self._call_model_of_method(tx, args, kwargs)
-        if is_pure(self.function):
-            return call_pure(tx, self.function, args, kwargs)
-        owner = getattr(self.function, "__self__", None)
-        if self.function.__name__ == "__new__" and isinstance(owner, type):
+        if is_pure(self.obj):
+            return call_pure(tx, self.obj, args, kwargs)
+        owner = getattr(self.obj, "__self__", None)
+        if self.obj.__name__ == "__new__" and isinstance(owner, type):
             return instances.builtin_new(tx, args[0].as_constant(), args[1:], kwargs)
         if owner is not None and not isinstance(owner, ModuleType):
             value = self.get_attr(tx, "__self__")
-            return attributes.call_builtin_method(tx, value, type(owner), self.function.__name__, args, kwargs)
-        return tx.unsupported("call", f"{name_of(self.function)}, a function written in C")
+            return attributes.call_builtin_method(tx, value, type(owner), self.obj.__name__, args, kwargs)
+        return tx.unsupported("call", f"{name_of(self.obj)}, a function written in C")
 
     def _call_model_of_method(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        owner = getattr(self.function, "__self__", None)
-        model = model_of(getattr(type(owner), self.function.__name__, None))
+        owner = getattr(self.obj, "__self__", None)
+        model = model_of(getattr(type(owner), self.obj.__name__, None))
         if model is None:
-            return tx.unsupported("call", f"{name_of(self.function)} with a function")
+            return tx.unsupported("call", f"{name_of(self.obj)} with a function")
         return tx.call(tx.wrap(model, None), [self.get_attr(tx, "__self__"), *args], kwargs)
 
     def __repr__(self) -> str:
-        return f"Builtin({name_of(self.function)})"
+        return f"Builtin({name_of(self.obj)})"
 
 
 def run_handler(

@@ -18,6 +18,7 @@ from triptych_dynamo.polyfills import MODELS
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.common import type_name
+from triptych_dynamo.values.real_object import RealObjectValue
 from triptych_dynamo.values.registry import wraps
 
 if TYPE_CHECKING:
@@ -54,32 +55,16 @@ class BuiltinMethodValue(Value):
         cg.load_attr(self.name)
 
 
-class MethodDescriptorValue(Value):
+class MethodDescriptorValue(RealObjectValue):
     """`list.append`, `object.__init__`, `dict.__setitem__`: a C method of a class, called with its owner first."""
 
-    def __init__(self, function: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.function = function
-
-    def python_type(self) -> type:
-        return type(self.function)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def as_constant(self) -> Any:
-        return self.function
-
-    def truth(self, tx: Frame) -> bool:
-        return True
-
     def get_attr(self, tx: Frame, name: str) -> Value:
-        if not hasattr(self.function, name):
-            return tx.raise_python(AttributeError, f"'{type(self.function).__name__}' object has no attribute '{name}'")
-        return tx.constant(getattr(self.function, name))
+        if not hasattr(self.obj, name):
+            return tx.raise_python(AttributeError, f"'{type(self.obj).__name__}' object has no attribute '{name}'")
+        return tx.constant(getattr(self.obj, name))
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        cls, name = self.function.__objclass__, self.function.__name__
+        cls, name = self.obj.__objclass__, self.obj.__name__
         if not args:
             return tx.raise_python(TypeError, f"unbound method {cls.__name__}.{name}() needs an argument")
         owner, rest = args[0], args[1:]
@@ -88,13 +73,13 @@ class MethodDescriptorValue(Value):
                 TypeError,
                 f"descriptor '{name}' for '{cls.__name__}' objects doesn't apply to a '{type_name(owner)}' object",
             )
-        model = MODELS.get(self.function)
+        model = MODELS.get(self.obj)
         if model is not None:
             return tx.call(tx.wrap(model, None), args, kwargs)
         return attributes.call_builtin_method(tx, owner, cls, name, rest, kwargs)
 
     def reconstruct(self, cg: Writer) -> None:
-        cg.load_object(self.function)
+        cg.load_object(self.obj)
 
 
 @wraps(MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)

@@ -10,6 +10,7 @@ from triptych_dynamo.guards.facts import PythonFact
 from triptych_dynamo.sources import PinnedSource, Source
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.functions import FunctionValue, wrap_function
+from triptych_dynamo.values.real_object import RealObjectValue
 from triptych_dynamo.values.registry import wraps_if
 
 if TYPE_CHECKING:
@@ -18,24 +19,12 @@ if TYPE_CHECKING:
 _CODE = functools.singledispatch(lambda value: value).__code__  # type: ignore[attr-defined]  # that of all
 
 
-class DispatchingValue(Value):
+class DispatchingValue(RealObjectValue):
     """A function made by `singledispatch`."""
 
     def __init__(self, obj: Any, function: FunctionValue, source: Source | None) -> None:
-        super().__init__(source)
-        self.obj, self.function = obj, function
-
-    def python_type(self) -> type:
-        return FunctionType
-
-    def is_constant(self) -> bool:
-        return True
-
-    def as_constant(self) -> Any:
-        return self.obj
-
-    def truth(self, tx: Frame) -> bool:
-        return True
+        super().__init__(obj, source)
+        self.function = function
 
     def chosen(self, tx: Frame, cls: type) -> Value:
         """The implementation for `cls`; a later registration is seen by the guard."""

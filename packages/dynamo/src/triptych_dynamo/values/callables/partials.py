@@ -18,6 +18,7 @@ from triptych_dynamo.values.common import index_of, is_constant_equal, none
 from triptych_dynamo.values.containers.mappings import DictValue
 from triptych_dynamo.values.containers.sequences import TupleValue
 from triptych_dynamo.values.objects.classes import constructs
+from triptych_dynamo.values.real_object import RealObjectValue
 from triptych_dynamo.values.registry import wraps
 from triptych_dynamo.values.steering.deferred import DeferredCall, defer
 
@@ -99,7 +100,7 @@ def _mark_of(value: Value) -> Any:
     return (type(obj), obj) if type(obj) in ConstantValue.ATOMS and obj is not None else value
 
 
-class CachedFunctionValue(Value):
+class CachedFunctionValue(RealObjectValue):
     """A function under `functools.lru_cache`.
 
     Called with constants it is run: eager, too, would take the result of the first call ever after. With other
@@ -108,21 +109,8 @@ class CachedFunctionValue(Value):
     """
 
     def __init__(self, obj: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.obj = obj
+        super().__init__(obj, source)
         self.results: dict[Any, Value] = {}
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def as_constant(self) -> Any:
-        return self.obj
-
-    def truth(self, tx: Frame) -> bool:
-        return True
 
     def _wrapped(self, tx: Frame) -> Value:
         return tx.wrap(

@@ -26,18 +26,18 @@ class PurePythonValue(BuiltinFunctionValue):
         self.body = body
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if self.function.__module__ == "inspect":
+        if self.obj.__module__ == "inspect":
             args = [described(tx, arg) for arg in args]
-        if calls_argument(self.function, [*args, *kwargs.values()]):
+        if calls_argument(self.obj, [*args, *kwargs.values()]):
             return tx.call(self.body, args, kwargs)
         try:
             plain = [constant_or_special(tx, arg) for arg in args]
             named = {key: constant_or_special(tx, arg) for key, arg in kwargs.items()}
         except NotConstant:
             return tx.call(self.body, args, kwargs)
-        if keeps_buffer(self.function, args):
-            return tx.unsupported("call", f"{self.function.__name__} of bytes that can change")
-        return fold(tx, self.function, plain, named)
+        if keeps_buffer(self.obj, args):
+            return tx.unsupported("call", f"{self.obj.__name__} of bytes that can change")
+        return fold(tx, self.obj, plain, named)
 
 
 def described(tx: Frame, value: Value) -> Value:

@@ -393,25 +393,19 @@ def wrap_set(tx: Frame, obj: Any, source: Source | None) -> Value:
     """A set of the program: its members are guarded as a whole."""
     source = origin_of(obj, source) if type(obj) is set else source
     tx.guard("type_is", source, type(obj))
-    for item in obj:
-        check_key(tx, item, partial((set if type(obj) is set else frozenset).__contains__, obj))
-    tx.guard("set_is", source, frozenset(obj))
-    value = SetValue((), source, type(obj))
-    for item in obj:
-        value.members[item] = tx.constant(item)
+    value = wrap_members(tx, obj, source)
     value.found, value.table = tuple(obj), set_order.copied(obj)
     return value
 
 
 def wrap_members(tx: Frame, obj: Any, source: Source | None) -> SetValue:
-    """The members of an instance of a subclass, guarded as a whole."""
+    """The members of a set or of an instance of a subclass, guarded as a whole."""
     kind: Any = set if isinstance(obj, set) else frozenset
-    value = SetValue((), None, kind)
+    value = SetValue((), source, kind)
     for item in kind.__iter__(obj):
         check_key(tx, item, partial(kind.__contains__, obj))
         value.members[item] = tx.constant(item)
     tx.guard("set_is", source, frozenset(value.members))
-    value.source = source
     return value
 
 

@@ -155,4 +155,4 @@ def runs_alone(value: Value) -> bool:
     """Whether an operand of a call that ends a graph is a checkpoint."""
     if isinstance(value, PartialValue):
         return runs_alone(value.function)
-    return isinstance(value, BuiltinFunctionValue) and value.function is checkpoint
+    return isinstance(value, BuiltinFunctionValue) and value.obj is checkpoint

@@ -54,10 +54,10 @@ class HigherOrderValue(BuiltinFunctionValue):
     """The operator as a callable."""
 
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        handler = OPERATORS.get(self.function.name())
+        handler = OPERATORS.get(self.obj.name())
         if handler is None:
-            return tx.unsupported("higher-order", f"torch.ops.higher_order.{self.function.name()}")
-        return handler(tx, self.function, *args, **kwargs)
+            return tx.unsupported("higher-order", f"torch.ops.higher_order.{self.obj.name()}")
+        return handler(tx, self.obj, *args, **kwargs)
 
 
 # -- bodies ------------------------------------------------------------------------------------------------------------

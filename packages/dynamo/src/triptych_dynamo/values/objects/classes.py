@@ -21,6 +21,7 @@ from triptych_dynamo.values.common import ABSENT, fits, fold, guard_lacks, looku
 from triptych_dynamo.values.objects import instances, objects
 from triptych_dynamo.values.objects.arity import check_arity
 from triptych_dynamo.values.objects.objects import is_c_class
+from triptych_dynamo.values.real_object import RealObjectValue
 from triptych_dynamo.values.registry import wraps_if
 
 if TYPE_CHECKING:
@@ -285,24 +286,8 @@ def wrap_class(tx: Frame, obj: type, source: Source | None) -> Value:
     return ClassValue(obj, source)
 
 
-class StaticObjectValue(Value):
+class StaticObjectValue(RealObjectValue):
     """An object whose state never matters or never changes: typing aliases, compiled patterns, signatures."""
-
-    def __init__(self, obj: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.obj = obj
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def as_constant(self) -> Any:
-        return self.obj
-
-    def truth(self, tx: Frame) -> bool:
-        return bool(self.obj)
 
     def get_attr(self, tx: Frame, name: str) -> Value:
         if not hasattr(self.obj, name):

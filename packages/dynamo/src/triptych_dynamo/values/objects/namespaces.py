@@ -15,6 +15,7 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.builtin_functions import builtin
 from triptych_dynamo.values.callables.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import MethodTable, none
+from triptych_dynamo.values.real_object import RealObjectValue
 from triptych_dynamo.values.registry import wraps
 
 if TYPE_CHECKING:
@@ -104,28 +105,15 @@ def _locals(tx: Frame) -> Value:
 _UNSET = object()
 
 
-class ContextVariableValue(Value):
+class ContextVariableValue(RealObjectValue):
     """A `contextvars.ContextVar`: its value is guarded by identity where it is read; the last one set is an effect."""
 
     def __init__(self, obj: ContextVar[Any], source: Source | None) -> None:
-        super().__init__(source)
-        self.obj = obj
+        super().__init__(obj, source)
         self._content: Value | None = None
         self._known = False  # whether `_content` is what the variable holds; None: it holds nothing
         self._before: Value | None = None
         self._token: RealToken | None = None  # from outside, to give back
-
-    def python_type(self) -> type:
-        return ContextVar
-
-    def is_constant(self) -> bool:
-        return True
-
-    def as_constant(self) -> Any:
-        return self.obj
-
-    def truth(self, tx: Frame) -> bool:
-        return True
 
     def key(self, tx: Frame) -> Any:
         return self.obj

@@ -13,6 +13,7 @@ from triptych_dynamo.trace.regions import RegionCall, traced
 from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import NotConstant, Value
 from triptych_dynamo.values.callables.functions import FunctionValue, wrap_function
+from triptych_dynamo.values.real_object import RealObjectValue
 from triptych_dynamo.values.registry import wraps, wraps_marked
 from triptych_dynamo.values.steering.deferred import defer
 from triptych_dynamo.values.steering.nonstrict import call_nonstrict
@@ -24,25 +25,12 @@ if TYPE_CHECKING:
     from triptych_dynamo.steering import RegionMark
 
 
-class DirectiveValue(Value):
+class DirectiveValue(RealObjectValue):
     """A callable of the program that means something of its own to the tracer."""
 
     def __init__(self, obj: Any, run: Callable[..., Value], source: Source | None) -> None:
-        super().__init__(source)
-        self.obj = obj
+        super().__init__(obj, source)
         self.run = run
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def as_constant(self) -> Any:
-        return self.obj
-
-    def truth(self, tx: Frame) -> bool:
-        return True
 
     def get_attr(self, tx: Frame, name: str) -> Value:
         return tx.constant(getattr(self.obj, name))

@@ -31,7 +31,7 @@ class ScaledListsValue(TorchFunctionValue):
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         scalars = args[3] if len(args) == 4 else kwargs.get("scalars")
         if _are_held(tx, scalars) and _are_floating(args[:3]):
-            return tx.call(tx.wrap(_MODELS[self.function], None), args, kwargs)
+            return tx.call(tx.wrap(_MODELS[self.obj], None), args, kwargs)
         return super().call(tx, args, kwargs)
 
 

@@ -86,14 +86,14 @@ class TorchFunctionValue(FunctionObjectValue):
             if self.body is not None:
                 return tx.call(self.body, args, kwargs)
             return self._ungraphable(tx, args, kwargs)
-        return tx.call_graph(self.function, args, kwargs)
+        return tx.call_graph(self.obj, args, kwargs)
 
     def _ungraphable(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         found = next(arg for arg in (*args, *kwargs.values()) if not graphable(arg))
-        return tx.unsupported("graph-argument", f"{found!r} as an argument of {name_of(self.function)}")
+        return tx.unsupported("graph-argument", f"{found!r} as an argument of {name_of(self.obj)}")
 
     def __repr__(self) -> str:
-        return f"TorchFunction({name_of(self.function)})"
+        return f"TorchFunction({name_of(self.obj)})"
 
 
 def graphable(value: Value) -> bool:

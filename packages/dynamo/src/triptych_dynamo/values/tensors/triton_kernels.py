@@ -17,6 +17,7 @@ from triptych_dynamo.values.atoms.symbolic import SymbolicValue
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.builtin_functions import builtin
 from triptych_dynamo.values.containers.mappings import DictValue
+from triptych_dynamo.values.real_object import RealObjectValue
 from triptych_dynamo.values.registry import wraps_if
 from triptych_dynamo.values.tensors.tensor import TensorValue
 
@@ -26,45 +27,29 @@ if TYPE_CHECKING:
     from triptych_dynamo.sources import Source
 
 
-class TritonKernelValue(Value):
+class TritonKernelValue(RealObjectValue):
     """A kernel; indexing it with a grid gives a launch."""
 
-    def __init__(self, kernel: Any, source: Source | None) -> None:
-        super().__init__(source)
-        self.kernel = kernel
-
-    def python_type(self) -> type:
-        return type(self.kernel)
-
-    def is_constant(self) -> bool:
-        return True
-
-    def as_constant(self) -> Any:
-        return self.kernel
-
-    def truth(self, tx: Frame) -> bool:
-        return True
-
     def key(self, tx: Frame) -> Any:
-        return id(self.kernel)
+        return id(self.obj)
 
     def get_attr(self, tx: Frame, name: str) -> Value:
         if name in ("__name__", "__module__", "__qualname__", "__doc__", "arg_names"):
-            return tx.wrap(getattr(self.kernel, name), None)
+            return tx.wrap(getattr(self.obj, name), None)
         return super().get_attr(tx, name)
 
     def call_method(self, tx: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "__getitem__":
-            return TritonLaunchValue(self.kernel, args[0])
+            return TritonLaunchValue(self.obj, args[0])
         if name == "run":
             grid = kwargs.pop("grid", None)
             warm = kwargs.pop("warmup", None)
             if grid is not None and (warm is None or not warm.truth(tx)):
-                return TritonLaunchValue(self.kernel, grid).call(tx, args, kwargs)
+                return TritonLaunchValue(self.obj, grid).call(tx, args, kwargs)
         return super().call_method(tx, name, args, kwargs)
 
     def reconstruct(self, cg: Writer) -> None:
-        cg.load_object(self.kernel)
+        cg.load_object(self.obj)
 
 
 class TritonLaunchValue(Value):
