@@ -1,4 +1,4 @@
-"""`optimize`: entries, recompiles, limits, errors, hooks, functions that steer the tracer."""
+"""`optimize`: calls, entries, what makes a new one, and programs of several frames."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import inspect
 import subprocess
 import sys
 import threading
-import warnings
 from typing import Any
 
 import pytest
@@ -172,204 +171,7 @@ def test_grad_mode_and_autocast_are_guarded() -> None:
     assert count_records(compiled) == 3
 
 
-# -- limits, errors --------------------------------------------------------------------------------------------------
-def test_recompile_limit_is_announced() -> None:
-    compiled = td.optimize("eager", recompile_limit=2)(lambda x, text: x + len(text))
-    x = torch.ones(2)
-    compiled(x, "a"), compiled(x, "bb")
-    with pytest.warns(td.RecompileLimitWarning, match=r"compiled 2 times.*'text'.*test_optimize.py"):
-        assert torch.equal(compiled(x, "ccc"), x + 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert torch.equal(compiled(x, "dddd"), x + 4)
-        assert torch.equal(compiled(x, "bb"), x + 2)
-
-
-def test_recompile_limit_under_fullgraph_raises() -> None:
-    compiled = td.optimize("eager", recompile_limit=1, fullgraph=True)(lambda x, text: x + len(text))
-    compiled(torch.ones(2), "a")
-    with pytest.raises(RuntimeError, match="limit"):
-        compiled(torch.ones(2), "bb")
-
-
-def test_fullgraph_break_names_id_line_and_hint() -> None:
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        y = x + 1
-        td.graph_break()
-        return y
-
-    with pytest.raises(td.GraphBreakError) as caught:
-        td.optimize("eager", fullgraph=True)(fn)(torch.ones(2))
-    assert caught.value.id.startswith("DYN")
-    text = str(caught.value)
-    assert f"{__file__}:{fn.__code__.co_firstlineno + 2}" in text and "hint:" in text
-
-
-@pytest.mark.parametrize("fullgraph", [False, True])
-def test_exceptions_are_the_programs_own(fullgraph: bool) -> None:
-    class Mine(ValueError):
-        pass
-
-    def inner(x: torch.Tensor) -> torch.Tensor:
-        raise Mine(x.shape[0])
-
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        y = x + 1
-        return inner(y)
-
-    with pytest.raises(Mine) as caught:
-        td.optimize("eager", fullgraph=fullgraph)(fn)(torch.ones(2))
-    assert caught.value.args == (2,)
-    assert [entry.name for entry in caught.traceback][-2:] == ["fn", "inner"]
-    with pytest.raises(RuntimeError, match="must match"):
-        td.optimize("eager", fullgraph=fullgraph)(lambda x, y: x + y)(torch.ones(2), torch.ones(3))
-
-
-def test_effects_of_a_failing_program() -> None:
-    seen: list[int] = []
-
-    def fn(x: torch.Tensor) -> None:
-        seen.append(1)
-        raise KeyError("k")
-
-    compiled = td.optimize("eager")(fn)
-    with pytest.raises(KeyError):
-        compiled(torch.ones(1))
-    assert seen == [1]
-
-
-def test_backend_contract() -> None:
-    seen: dict[str, Any] = {}
-
-    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
-        seen["inputs"] = example_inputs
-        seen["nodes"] = list(gm.graph.nodes)
-        seen["modes"] = torch._C._len_torch_dispatch_stack()
-
-        def run(args: list[Any]) -> Any:
-            items = list(args)
-            args.clear()
-            return gm.forward(*items)
-
-        run._boxed_call = True
-        return run
-
-    compiled = td.optimize(backend, fullgraph=True)(lambda x, y: (x @ y).relu())
-    x = torch.ones(2, 3)
-    assert torch.equal(compiled(x, x.t()), torch.full((2, 2), 3.0))
-    assert [tuple(item.shape) for item in seen["inputs"]] == [(2, 3), (3, 2)]
-    assert seen["modes"] == 0
-    calls = [node for node in seen["nodes"] if node.op.startswith("call")]
-    assert all("test_optimize.py" in node.meta["stack_trace"] for node in calls)
-    assert all("val" in node.meta for node in calls)
-    assert [tuple(node.meta["val"].shape) for node in calls] == [(2, 2), (2, 2)]
-
-
-def test_backends_by_name() -> None:
-    @td.register_backend(name="counting-for-test")
-    def counting(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
-        calls.append(gm)
-        return gm.forward
-
-    calls: list[Any] = []
-    td.optimize("counting-for-test")(lambda x: x + 1)(torch.ones(1))
-    assert len(calls) == 1
-    assert "counting-for-test" in td.list_backends()
-    assert "eager" in td.list_backends(()) and "eager" not in td.list_backends()
-    with pytest.raises(td.InvalidBackend, match="did you mean 'eager'"):
-        td.optimize("eagr")
-    with pytest.raises(TypeError, match="the backend returned"):
-        td.optimize(lambda gm, inputs: None)(lambda x: x + 1)(torch.ones(1))
-
-
-def test_hooks() -> None:
-    seen: dict[str, list[Any]] = {name: [] for name in ("graph", "guards", "bytecode", "recompile", "break")}
-    hooks = td.Hooks(
-        lambda gm, inputs: seen["graph"].append(gm),
-        seen["guards"].append,
-        lambda old, new: seen["bytecode"].append((old, new)),
-        seen["recompile"].append,
-        seen["break"].append,
-    )
-
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        y = x + 1
-        td.graph_break("stop")
-        return y + 1
-
-    compiled = td.optimize("eager", hooks=hooks)(fn)
-    compiled(torch.ones(2)), compiled(torch.ones(3))
-    assert [len(seen[name]) for name in ("graph", "bytecode", "guards")] == [4, 4, 4]
-    assert seen["bytecode"][0][0] is fn.__code__
-    assert "size mismatch" in seen["recompile"][0]
-    assert "stop" in str(seen["break"][0])
-
-
-# -- steering --------------------------------------------------------------------------------------------------------
-def test_is_compiling() -> None:
-    def fn(x: torch.Tensor) -> tuple[bool, bool, bool]:
-        return td.is_compiling(), torch.compiler.is_compiling(), torch.compiler.is_dynamo_compiling()
-
-    assert fn(torch.ones(1)) == (False, False, False)
-    assert td.optimize("eager", fullgraph=True)(fn)(torch.ones(1)) == (True, True, True)
-    assert fn(torch.ones(1)) == (False, False, False)
-
-
-def test_disable() -> None:
-    inside: list[bool] = []
-
-    @td.disable
-    def plain(x: torch.Tensor) -> torch.Tensor:
-        inside.append(td.is_compiling())
-        return x * 2
-
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        return plain(x + 1) + 1
-
-    compiled = td.optimize("eager")(fn)
-    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 5.0))
-    assert inside == [False]
-    with pytest.raises(td.GraphBreakError, match="disabled"):
-        td.optimize("eager", fullgraph=True)(fn)(torch.ones(2))
-
-
-def _opaque(x: torch.Tensor) -> torch.Tensor:
-    if x.sum() > 0:
-        return x + 1
-    return x
-
-
-def test_allow_in_graph() -> None:
-    def leaf(x: torch.Tensor) -> torch.Tensor:
-        assert not td.is_compiling()
-        return x * 3
-
-    td.allow_in_graph(leaf)
-    explanation = td.explain(lambda x: leaf(x) + 1)(torch.ones(2))
-    assert explanation.graph_break_count == 0
-    assert leaf in [node.target for node in explanation.graphs[0].graph.nodes]
-
-
-def test_assume_constant_result_and_substitute() -> None:
-    calls: list[int] = []
-
-    @td.assume_constant_result
-    def constant(n: int) -> int:
-        calls.append(n)
-        return n + 1
-
-    compiled = td.optimize("eager", fullgraph=True)(lambda x: x * constant(3))
-    x = torch.ones(2)
-    assert torch.equal(compiled(x), x * 4) and torch.equal(compiled(x), x * 4)
-    assert calls == [3]
-
-    @td.substitute_in_graph(_opaque)
-    def replacement(x: torch.Tensor) -> torch.Tensor:
-        return torch.where(x.sum() > 0, x + 1, x)
-
-    assert torch.equal(td.optimize("eager", fullgraph=True)(lambda x: _opaque(x))(x), x + 1)
-
-
+# -- programs ----------------------------------------------------------------------------------------------------------
 def test_nested_compiled_callable_is_inlined() -> None:
     inner = td.optimize("eager")(lambda x: x * 2)
     explanation = td.explain(lambda x: inner(x) + 1)(torch.ones(2))
@@ -484,24 +286,6 @@ def test_deep_recursion() -> None:
         return x if n == 0 else count(x, n - 1) + 1
 
     assert td.optimize("eager")(count)(torch.zeros(1), 150).item() == 150
-
-
-def test_faults_of_the_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
-    from triptych_dynamo.trace.graph import GraphBuilder
-
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        return x + 1
-
-    ours: dict[str, Any] = {"__name__": GraphBuilder.__module__}  # what the code of a program raises is its own error
-    exec("def broken(*args):\n    raise KeyError('a bug')", ours)
-    monkeypatch.setattr(GraphBuilder, "call", ours["broken"])
-    with pytest.raises(td.TracerFault, match=f"test_optimize.py:{fn.__code__.co_firstlineno + 1}: KeyError") as caught:
-        td.optimize("eager")(fn)(torch.ones(1))
-    assert isinstance(caught.value.__cause__, KeyError)
-    compiled = td.optimize("eager", options=td.Options(on_error="eager"))(fn)
-    with pytest.warns(UserWarning, match="the frame runs eagerly"):
-        assert compiled(torch.ones(1)).item() == 2
-    assert compiled(torch.ones(1)).item() == 2
 
 
 def test_active_modes_see_the_calls() -> None:
