@@ -5,6 +5,7 @@ Each takes a tensor and the list of what it said. `GRAPHS` says of some into how
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -652,3 +653,19 @@ def key_with_a_hash_of_its_own(x, log):
     table = {Key(1): x, Key(3): x + 1}
     table[Key(1)] = x + 2
     return len(table), list(table.values()), Key(3) in set(table)
+
+
+@program()
+def reversed_list_at_its_end_behind_a_break(x, log):
+    for i in reversed([1, 2]):
+        for step in range((i + 2) % 4):
+            say(log, (i, step))
+    return x
+
+
+@program()
+def reversed_deque_at_its_end_behind_a_break(x, log):
+    for i in reversed(collections.deque([1, 2])):
+        for step in range((i + 2) % 4):
+            say(log, (i, step))
+    return x

@@ -182,7 +182,7 @@ class ReverseIterator(IteratorValue):
     def reconstruct(self, cg: Writer) -> None:
         if self.exhausted or not 0 <= self.index < len(self.sequence):
             cg.load_object(reversed)
-            cg.load_object(self.sequence.family())
+            cg.load_object(self.sequence.family)
             cg.call(0)
             cg.call(1)
         elif self.cls is not _DEQUE_REVERSED:
