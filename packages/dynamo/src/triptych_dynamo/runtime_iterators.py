@@ -40,7 +40,7 @@ class Upcoming:
         if self.number >= left(iterator):
             raise LookupError(f"the iterator ends before item {self.number}")
         _, (container,), *position = iterator.__reduce__()
-        start = position[0] if position else 0
+        start = (position[0] if position else 0) or 0  # None: since 3.12 an iterator of a range moves the range itself
         return container[start - self.number if type(iterator) is _BACKWARDS else start + self.number]
 
     def __str__(self) -> str:

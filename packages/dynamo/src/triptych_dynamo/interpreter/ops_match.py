@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.interpreter.handlers import op
 from triptych_dynamo.values.atoms.constant import ConstantValue
@@ -17,6 +17,21 @@ if TYPE_CHECKING:
 _SEQUENCE_FLAG, _MAPPING_FLAG = 1 << 5, 1 << 6  # Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING
 # Classes whose one positional pattern is the subject itself.
 _SELF_PATTERNS = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+def _text_of_no_class() -> str:
+    """How this version of Python refuses a pattern whose class is none."""
+    number: Any = 0
+    try:
+        match None:
+            case number():
+                pass
+    except TypeError as error:
+        return str(error)
+    raise AssertionError("a number is no class")
+
+
+_NO_CLASS = _text_of_no_class()
 
 
 @op("GET_LEN")
@@ -54,7 +69,7 @@ def match_class(frame: Frame, instruction: Instruction) -> None:
     cls, names = cls_value.as_constant() if cls_value.is_constant() else None, names_value.as_constant()
     positional = instruction.arg or 0
     if not isinstance(cls, type):
-        frame.raise_python(TypeError, "called match pattern must be a type")
+        frame.raise_python(TypeError, _NO_CLASS)
     if not issubclass(subject.python_type(), cls):
         frame.push(ConstantValue(None))
         return

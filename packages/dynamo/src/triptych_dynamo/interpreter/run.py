@@ -157,6 +157,15 @@ def _throw_into(frame: Frame) -> bool:
     exception = frame.pending_throw
     frame.pending_throw = None
     assert exception is not None
+    try:
+        return _throw_through(frame, exception)
+    except TracedException:
+        frame.push(ConstantValue(None))  # what `yield` would have given: handlers count it
+        raise
+
+
+def _throw_through(frame: Frame, exception: Value) -> bool:
+    """The same, without what the stack gets where it is raised here."""
     send = _delegating_send(frame)
     if send is None:
         raise TracedException(exception)
