@@ -124,8 +124,9 @@ static PyObject *evaluate_in(Region *region, PyThreadState *thread, _PyInterpret
 static PyObject *evaluate(PyThreadState *thread, _PyInterpreterFrame *frame, int throwing) {
     Region *region = current.region;
     if (install_count == 0 && put_back()) leave_top();
-    /* A frame that comes back from the evaluator it was handed to was looked at already. */
-    if (region == NULL || current.passing == frame) return pass_on(thread, frame, throwing);
+    /* A frame that comes back from the evaluator it was handed to was looked at already. Frames of trace functions and
+     * of audit hooks belong to whoever watches the program. */
+    if (region == NULL || thread->tracing || current.passing == frame) return pass_on(thread, frame, throwing);
     /* Without the hook a call of a Python function takes no C stack, and the interpreter would not count it as if it
      * did. */
     bool relieved = current.depth++ < MAX_RELIEVED && relieve_c_recursion(thread, 1);

@@ -598,6 +598,32 @@ def check_threads():
     assert not failures and set(region_seen) == {region} and native.hook_state() == (None, 0, 0)
 
 
+def audited(x):
+    sys.audit("triptych.check")
+    return helper(x)
+
+
+def check_watchers_are_left_alone():
+    heard, asked = [], []
+
+    def hook(event, given):
+        if event == "triptych.check":
+            heard.append(event)
+
+    def tracer(frame, event, argument):
+        heard.append(event)
+
+    sys.addaudithook(hook)
+    compiled, _ = hooked(lambda r, f, v: asked.append(f.__name__), fn=audited)
+    sys.settrace(tracer)
+    try:
+        assert compiled(1) == helper(1)
+    finally:
+        sys.settrace(None)
+    assert "triptych.check" in heard and "call" in heard, heard
+    assert asked == ["helper"], asked
+
+
 def check_tracing():
     events = []
     compiled, _ = hooked(lambda r, f, v: native.Entry(None, helper) if f is middle else None)
