@@ -21,6 +21,12 @@ def views(x, w):
     return (y, y[0], (x * w)[1:], x)
 
 
+def roots(x, w):
+    z = x * w
+    y = z.detach()
+    return (y[1:], y, y[1:][1:], z)
+
+
 def writes(x, w):
     x.mul_(2)
     w.unsqueeze_(0)
@@ -44,7 +50,7 @@ def conjugated(x, w):
     return ((x * w).to(torch.complex64).conj(),)
 
 
-PROGRAMS = [views, writes, trains, draws, constants, conjugated]
+PROGRAMS = [views, roots, writes, trains, draws, constants, conjugated]
 
 
 def inputs_of(program, grad):

@@ -55,7 +55,10 @@ class OutputFacts:
     kind: 'value' (graph output `index` itself), 'input' (input `index` itself), 'view_of_input' (steps on input
     `index`), 'view_of_value' (steps on graph output `index`), 'same' (the object that is output `index`), 'constant'
     (`constant`). gradient: the graph output that takes the gradient of a view, where a `torch.autograd.Function` of
-    the program stands between the view and its base; -1: autograd differentiates the steps.
+    the program stands between the view and its base; -1: autograd differentiates the steps. root: number of the tensor
+    that eager's `_base` is (a detached result is one) where that is neither the input nor the graph's output; made
+    once, by the first `root_steps` steps, and shared by the outputs of that number; -1: it is the source of the steps.
+    Where there is one, `gradient` is the root's: something with a gradient was written into it.
     """
 
     kind: str
@@ -64,6 +67,8 @@ class OutputFacts:
     constant: Any = None
     requires_grad: bool = False
     gradient: int = -1
+    root: int = -1
+    root_steps: int = 0
 
     def __str__(self) -> str:
         steps = "".join(f".{s}" for s in self.steps)

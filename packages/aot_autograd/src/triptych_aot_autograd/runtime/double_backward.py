@@ -72,14 +72,20 @@ class DoubleBackward:
             out = outputs[desc.index]
             if desc.kind == "base":
                 out = self._base(outputs, desc.index)
+            elif self.plan.outputs[desc.index].root >= 0 and out._base is not None:
+                out = out._base
             found.append(out)
         return found
 
     def _base(self, outputs: Sequence[Any], position: int) -> torch.Tensor:
-        """The memory that output `position` and others show: an output that is not a view of it, or the views' base."""
+        """The memory that output `position` and others show: an output that is not a view of it, or the views' base.
+
+        Where all of them are detached (they are, or are views of, a root of their own), no gradient comes for it.
+        """
         facts = self.plan.outputs
         group = [i for i, f in enumerate(facts) if f.kind == "view_of_value" and f.index == facts[position].index]
         for i in group:
             if not facts[i].steps:
                 return outputs[i]
-        return next(outputs[i]._base for i in group if outputs[i]._base is not None)
+        attached = (outputs[i]._base for i in group if facts[i].root < 0 and outputs[i]._base is not None)
+        return next(attached, outputs[position])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from triptych_aot_autograd import _torch_compat as compat
 from triptych_aot_autograd.facts import OutputFacts, Step, SymbolRef
 
 if TYPE_CHECKING:
@@ -62,19 +63,20 @@ def make_results(plan: RuntimePlan) -> Callable[[Sequence[Any], Sequence[Any]], 
     if [(o.kind, o.index) for o in plan.outputs] == [("value", i) for i in range(len(plan.results))]:
         return None
     first_symbol = plan.first_symbol
-    makers = [_maker(o) for o in plan.outputs]
+    places, roots = len(plan.outputs), 1 + max(o.root for o in plan.outputs)
+    makers = [_maker(o, places + o.root) for o in plan.outputs]
 
     def make(primals: Sequence[Any], values: Sequence[Any]) -> tuple:
         symbols = values[first_symbol:]
-        made: list[Any] = []
-        for maker in makers:
-            made.append(maker(primals, values, symbols, made))
-        return tuple(made)
+        made: list[Any] = [None] * (places + roots)
+        for place, maker in enumerate(makers):
+            made[place] = maker(primals, values, symbols, made)
+        return tuple(made[:places])
 
     return make
 
 
-def _maker(output: OutputFacts) -> Callable[[Any, Any, Any, Any], Any]:
+def _maker(output: OutputFacts, root: int) -> Callable[[Any, Any, Any, Any], Any]:
     index, constant = output.index, output.constant
     if output.kind == "value":
         return lambda primals, values, symbols, made: values[index]
@@ -84,8 +86,10 @@ def _maker(output: OutputFacts) -> Callable[[Any, Any, Any, Any], Any]:
         return lambda primals, values, symbols, made: made[index]
     if output.kind == "constant":
         return lambda primals, values, symbols, made: constant
-    replay = _replay(output.steps)
     of_input, gradient = output.kind == "view_of_input", output.gradient
+    if output.root >= 0:
+        return _maker_by_root(output, root)
+    replay = _replay(output.steps)
     if gradient >= 0:
         return lambda primals, values, symbols, made: _with_gradient_of(
             values[gradient], replay((primals if of_input else values)[index].detach(), symbols)
@@ -93,6 +97,28 @@ def _maker(output: OutputFacts) -> Callable[[Any, Any, Any, Any], Any]:
     if of_input:
         return lambda primals, values, symbols, made: replay(primals[index], symbols)
     return lambda primals, values, symbols, made: replay(values[index], symbols)
+
+
+def _maker_by_root(output: OutputFacts, root: int) -> Callable[[Any, Any, Any, Any], Any]:
+    """As `_maker`; the tensor behind the first steps is made once and kept at place `root` of what is made."""
+    index, gradient, of_input = output.index, output.gradient, output.kind == "view_of_input"
+    to_root, from_root = _replay(output.steps[: output.root_steps]), _replay(output.steps[output.root_steps :])
+
+    def make(primals: Any, values: Any, symbols: Any, made: Any) -> Any:
+        if made[root] is None:
+            made[root] = to_root((primals if of_input else values)[index], symbols)
+            if gradient >= 0:
+                _write_again(made[root], values[gradient])
+        return from_root(made[root], symbols)
+
+    return make
+
+
+def _write_again(root: torch.Tensor, value: torch.Tensor) -> None:
+    """Give the root, which holds `value`'s elements already, the history of having been written to with them."""
+    if value.requires_grad:
+        with compat.preserved_version(root), torch.enable_grad():
+            root.copy_(value)
 
 
 class _GradientOf(torch.autograd.Function):

@@ -49,6 +49,7 @@ class OutputClassifier:
         self.inputs = inputs
         self.original_grad_fns = original_grad_fns
         self.graph_outputs: list[GraphOutput] = []
+        self._roots: dict[int, tuple[int, int]] = {}  # id of what outputs are views of, or are: number, gradient
         self._symbols: dict[Any, SymbolRef] = {}
         self._symbol_outputs: list[GraphOutput] = []
         self.epilogue: list[tuple[int, Node]] = []  # (input, its final value), copied in by the graph itself
@@ -108,22 +109,38 @@ class OutputClassifier:
             if tensor is self.inputs[storage.input_index]:
                 return OutputFacts("input", storage.input_index, requires_grad=grad)
             own = self._own_gradient(position, tensor, self.inputs[storage.input_index])
-            return OutputFacts("view_of_input", storage.input_index, self._steps(tensor), None, grad, own)
+            return self._view("view_of_input", storage.input_index, position, tensor, own)
         if len(sharers[id(storage)]) < 2:
             return self._add(position, current_value(tensor, self.recorder), tensor)
         if id(storage) not in bases:
             bases[id(storage)] = len(self.graph_outputs)
             base = storage.base
             self.graph_outputs.append(GraphOutput("base", position, current_value(base, self.recorder), base))
-        steps = () if tensor is storage.base else self._steps(tensor)
         own = self._own_gradient(position, tensor, storage.base)
-        return OutputFacts("view_of_value", bases[id(storage)], steps, None, grad, own)
+        return self._view("view_of_value", bases[id(storage)], position, tensor, own)
+
+    def _view(self, kind: str, source: int, position: int, tensor: TracedTensor, own_gradient: int) -> OutputFacts:
+        if tensor is tensor._storage.base:
+            return OutputFacts(kind, source, (), None, tensor.requires_grad, own_gradient)
+        steps = self._steps(tensor)
+        facts = OutputFacts(kind, source, steps, None, tensor.requires_grad, own_gradient)
+        root = tensor if tensor._base is None else tensor._base
+        if own_gradient < 0 and len(steps) == len(tensor._chain) and _is_on_the_way(root, tensor):
+            if id(root) not in self._roots:
+                self._roots[id(root)] = len(self._roots), self._root_gradient(position, root)
+            facts.root, facts.gradient = self._roots[id(root)]
+            facts.root_steps = len(root._chain)
+        return facts
 
     def _own_gradient(self, position: int, tensor: TracedTensor, source: torch.Tensor) -> int:
         """The graph output that takes the gradient of a view which the program differentiates by itself, or -1."""
         if not _differentiated_by_program(tensor, source):
             return -1
         return self._add(position, current_value(tensor, self.recorder), tensor).index
+
+    def _root_gradient(self, position: int, root: TracedTensor) -> int:
+        """The graph output that takes the gradient of a detached tensor which was given one by a write, or -1."""
+        return self._add(position, current_value(root, self.recorder), root).index if root.requires_grad else -1
 
     def _add(self, position: int, node: Node, tensor: TracedTensor | None) -> OutputFacts:
         self.graph_outputs.append(GraphOutput("output", position, node, tensor))
@@ -186,6 +203,13 @@ def _differentiated_by_program(tensor: torch.Tensor, source: torch.Tensor) -> bo
             return True
         node = node.next_functions[0][0] if node.next_functions else None
     return False
+
+
+def _is_on_the_way(root: torch.Tensor, tensor: TracedTensor) -> bool:
+    """Whether the views from the storage's base to `tensor` pass `root`, which is not that base."""
+    if type(root) is not TracedTensor or root._storage is not tensor._storage:
+        return False
+    return 0 < len(root._chain) and tensor._chain[: len(root._chain)] == root._chain
 
 
 def _facts_of(node: Node) -> Facts:
