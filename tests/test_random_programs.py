@@ -20,6 +20,7 @@ ONCE_WRONG = [
     (700217, 2),  # reversed lists at their end, over a break
 ]
 NEW = [*((seed, 1) for seed in range(7000, 7006)), *((seed, 2) for seed in range(7000, 7008))]
+NEW += [(seed, 3) for seed in range(7000, 7006)]
 
 
 @pytest.mark.parametrize(("seed", "edition"), [*ONCE_WRONG, *NEW])
@@ -32,7 +33,7 @@ def test_whole_stack(seed):
     assert runner.difference(Case(seed, 1, "triptych")) == ""
 
 
-@pytest.mark.parametrize("edition", [1, 2])
+@pytest.mark.parametrize("edition", [1, 2, 3])
 def test_a_program_is_its_seed(edition):
     write = programs.write_program
     assert write(5, edition) == write(5, edition) != write(6, edition)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
-from tools.random_programs import grammar, wide
+from tools.random_programs import grammar, third, wide
 
 Rows = list[tuple[int, str]]
 
@@ -49,7 +50,7 @@ def _joined(one: dict[str, Rows], other: dict[str, Rows]) -> dict[str, Rows]:
     return {kind: [*one.get(kind, []), *other.get(kind, [])] for kind in {**one, **other}}
 
 
-EDITIONS = {
+_EDITIONS = {
     1: Grammar(
         *(grammar.EXPRESSIONS, grammar.STATEMENTS, grammar.BLOCKS, grammar.LOOPS, grammar.MANAGERS, _FIRST, "TISLNDO")
     ),
@@ -63,6 +64,18 @@ EDITIONS = {
         "TISLNDOMKUQGA",
         "x, y, log, m, n=2, *, flag=False, word='b'",
         5,
+    ),
+}
+EDITIONS = {
+    **_EDITIONS,
+    3: dataclasses.replace(
+        _EDITIONS[2],
+        expressions=_joined(_EDITIONS[2].expressions, third.EXPRESSIONS),
+        statements=[*_EDITIONS[2].statements, *third.STATEMENTS],
+        loops=[*_EDITIONS[2].loops, *third.LOOPS],
+        managers=[*_EDITIONS[2].managers, *third.MANAGERS],
+        first=[*_EDITIONS[2].first, *third.FIRST],
+        shown=_EDITIONS[2].shown + "R",
     ),
 }
 LATEST = max(EDITIONS)

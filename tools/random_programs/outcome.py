@@ -100,7 +100,7 @@ def _call(main: Any, given: dict[str, Any], namespace: dict[str, Any]) -> Any:
 def _world(namespace: dict[str, Any]) -> list[Any]:
     """What a program may have changed besides its arguments."""
     names = ("STATE", "TOTAL", "NET", "LOG_OF_NET")
-    attributes = (("Box", "made"), ("Slot", "limit"), ("Counted", "depth"), ("Trouble", "seen"))
+    attributes = (("Box", "made"), ("Slot", "limit"), ("Counted", "depth"), ("Trouble", "seen"), ("Root", "tally"))
     there = [namespace.get(name) for name in names]
     return [*there, *(getattr(namespace.get(owner), name, None) for owner, name in attributes)]
 

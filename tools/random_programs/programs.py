@@ -16,8 +16,12 @@ _FIRST_PRELUDE = (_FOLDER / "prelude.py").read_text()
 _WIDE_PRELUDE = (
     (_FOLDER / "prelude_wide.py").read_text().replace("from tools.random_programs.prelude import", "# of above:")
 )
+_THIRD_PRELUDE = (
+    (_FOLDER / "prelude_third.py").read_text().replace("from tools.random_programs.prelude import", "# of above:")
+)
 PRELUDES = {1: _FIRST_PRELUDE + "\n", 2: _FIRST_PRELUDE + "\nimport sys\n" + _WIDE_PRELUDE + "\n"}
-QUIET = 0.35  # of the second edition's programs have a `say` that does not break: more than scraps reach a graph
+PRELUDES[3] = PRELUDES[2] + _THIRD_PRELUDE + "\n"
+QUIET = 0.35  # of the later editions' programs have a `say` that does not break: more than scraps reach a graph
 _LOUD = "@triptych_dynamo.disable\ndef say("
 
 
