@@ -240,3 +240,47 @@ def test_tensors_as_keys_of_a_cache():
         plain_log, log = [], []
         x = torch.full((3,), start)
         assert torch.stack(compiled(x, log)).equal(torch.stack(program(x, plain_log))) and log == plain_log == [2, 3]
+
+
+@disable
+def raises():
+    raise StopIteration(3)
+
+
+def caught_behind_a_break():
+    triptych_dynamo.graph_break()
+    try:
+        raises()
+    except StopIteration as error:
+        return error.value
+
+
+def caught_before_a_break():
+    try:
+        raises()
+    except StopIteration as error:
+        triptych_dynamo.graph_break()
+        kept = error
+    value = kept.value
+    del kept
+    return value
+
+
+@pytest.mark.parametrize("callee", [caught_behind_a_break, caught_before_a_break])
+def test_tracebacks_keep_nothing_of_the_callers(callee):
+    def program(x, log):
+        kept = closing(x, log)
+        log.append(callee())
+        next(kept)
+
+    gc.collect()
+    gc.disable()
+    try:
+        plain, compiled = [], []
+        program(torch.ones(1), plain)
+        run = triptych_dynamo.optimize("eager")(program)
+        for _ in range(2):
+            run(torch.ones(1), compiled)
+    finally:
+        gc.enable()
+    assert plain == [3, "closed"] and compiled == plain * 2

@@ -8,7 +8,7 @@ from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from triptych_dynamo.bytecode import Instruction, build
-from triptych_dynamo.emit.continuation import Continuation, Layout, Slot, free_names_of, stack_name
+from triptych_dynamo.emit.continuation import Continuation, Layout, free_names_of
 from triptych_dynamo.emit.kept_objects import FORGET_LOCALS
 from triptych_dynamo.emit.trampoline import Resume, finish
 
@@ -72,7 +72,7 @@ class Continuations:
         if is_root:  # its frame stays until the rest has run, and must not keep what the rest no longer needs
             code += [build.one("NOP", FORGET_LOCALS), *build.call(1)]
         else:
-            code += _forget_exceptions(layout)
+            code += _forget(layout)
         return [*code, *build.return_value()]
 
 
@@ -81,13 +81,9 @@ def _cells(names: tuple[str, ...]) -> list[Instruction]:
     return [*(row for name in names for row in build.load_cell(name)), *build.build("TUPLE", len(names))]
 
 
-def _forget_exceptions(layout: Layout) -> list[Instruction]:
-    """What is handled leaves the locals: its traceback may lead back to this frame, and keep all that it holds."""
-    code: list[Instruction] = []
-    for slot, kind in enumerate(layout.stack):
-        if kind is Slot.HANDLING:
-            code += [*build.load_const(None), *build.store_fast(stack_name(slot))]
-    return code
+def _forget(layout: Layout) -> list[Instruction]:
+    """What was handed on leaves the locals: an exception's traceback may lead back to this frame, and keep it all."""
+    return [row for name in layout.parameters for row in (*build.load_const(None), *build.store_fast(name))]
 
 
 class AwaitedPlace:
