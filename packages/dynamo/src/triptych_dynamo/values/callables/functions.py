@@ -39,12 +39,12 @@ _FIELDS = frozenset(
 _ABSENT_FIELDS = {
     name: value for name, value in (("__annotate__", None), ("__type_params__", ())) if hasattr(FunctionType, name)
 }
-_HAS_DOCSTRING = 0x4000000  # since CPython 3.13; before, the first constant is the docstring or None
+_HAS_DOCSTRING = 0x4000000  # since CPython 3.14; before, the first constant is the docstring or None
 
 
 def docstring(code: CodeType) -> str | None:
     """The docstring of a function's code."""
-    if sys.version_info >= (3, 13) and not code.co_flags & _HAS_DOCSTRING:
+    if sys.version_info >= (3, 14) and not code.co_flags & _HAS_DOCSTRING:
         return None
     first = code.co_consts[0] if code.co_consts else None
     return first if isinstance(first, str) else None

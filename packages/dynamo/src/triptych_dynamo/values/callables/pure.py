@@ -90,6 +90,7 @@ FROZEN_TYPES: tuple[type, ...] = (
     type(sys.version_info),
     type(sys.float_info),
     type(sys.flags),
+    *((type(re._zero_sentinel),) if hasattr(re, "_zero_sentinel") else ()),  # 3.13: an argument that was not given
     *((numpy.generic, numpy.dtype) if numpy is not None else ()),
 )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from triptych_dynamo.polyfills import containers
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables import operators
-from triptych_dynamo.values.common import index_of, is_constant_equal, none, supports
+from triptych_dynamo.values.common import fold, index_of, is_constant_equal, none, supports
 from triptych_dynamo.values.containers import iterators
 from triptych_dynamo.values.containers.indices import position_of, repeated, slice_of
 from triptych_dynamo.values.containers.sequences import LIST, ListValue, SequenceValue, TupleValue
@@ -120,10 +120,7 @@ def _setitem(self: ListValue, tx: Frame, key: Value, item: Value) -> Value:
     if key.python_type() is slice:
         taken = slice_of(tx, key)
         if not supports(item, "__iter__") and not supports(item, "__getitem__"):
-            plain = taken.step in (None, 1)
-            tx.raise_python(
-                TypeError, "can only assign an iterable" if plain else "must assign iterable to extended slice"
-            )
+            fold(tx, list.__setitem__, [[], taken, None])  # raises, with the text of this Python
         replacement = list(iterators.iterate(tx, item))
         _ = self.items
         try:

@@ -71,6 +71,18 @@ class ProtocolKey:
         return operators.compare(self.tx, "==", self.value, against).truth(self.tx)
 
 
+def _text_without_fields() -> str:
+    """What this version of Python adds where an object without a dictionary is written to."""
+    try:
+        object().name = None  # type: ignore[attr-defined]
+    except AttributeError as error:
+        return str(error).partition("'name'")[2]
+    raise AssertionError("a plain object has no fields")
+
+
+_WITHOUT_FIELDS = _text_without_fields()
+
+
 class ObjectValue(Value):
     """An instance of `cls`.
 
@@ -208,8 +220,11 @@ class ObjectValue(Value):
 
     def raise_unwritable(self, tx: Frame, name: str) -> Value:
         """The AttributeError of a name that cannot be set or deleted: it is absent, or the class holds it."""
-        if self.fields is not None or attributes.defines(self.cls, name) is ABSENT:
+        if self.fields is not None:
             return self.raise_absent(tx, name)
+        if attributes.defines(self.cls, name) is ABSENT:
+            text = f"'{self.cls.__name__}' object has no attribute '{name}'{_WITHOUT_FIELDS}"
+            return tx.raise_python(AttributeError, text)
         return tx.raise_python(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
 
     def _change_class(self, tx: Frame, value: Value) -> None:
