@@ -137,8 +137,12 @@ data_dependent_errors = (DataDependentOutputException, DynamicOutputShapeExcepti
 
 def set_geometry(tensor: torch.Tensor, like: torch.Tensor) -> None:
     """Give `tensor`, which has no memory, the size, stride and offset of `like`."""
-    with torch._C._DisableTorchDispatch(), below_autograd():
-        tensor.set_(like.untyped_storage(), like.storage_offset(), like.size(), like.stride())
+    numbers = (like.storage_offset(), *like.size(), *like.stride())
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), below_autograd():
+        if all(type(number) is int for number in numbers):
+            tensor.set_(like.untyped_storage(), like.storage_offset(), like.size(), like.stride())
+        else:  # the kernel of `set_` takes plain numbers alone
+            tensor.data = like
 
 
 def has_meta_kernel_of_its_own(func: torch._ops.OpOverload) -> bool:

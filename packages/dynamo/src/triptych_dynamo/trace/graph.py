@@ -13,6 +13,7 @@ from torch import fx
 from triptych_dynamo._torch_compat import CANNOT_FAKE, enable_python_dispatcher, tensor_version
 from triptych_dynamo.trace.conflicts import conflict
 from triptych_dynamo.trace.devices import note_devices
+from triptych_dynamo.trace.geometry import EntryForms, Results
 from triptych_dynamo.trace.list_writes import CountedWrites
 from triptych_dynamo.trace.mode_facts import note_modes
 from triptych_dynamo.trace.program_errors import Quietly, may_be_looked_at
@@ -55,6 +56,7 @@ class GraphBuilder:
         self.inputs: dict[fx.Node, Source] = {}
         self.by_fake: dict[int, tuple[Any, Value]] = {}  # id of a fake tensor -> (it, its value)
         self.input_versions: dict[fx.Node, int] = {}
+        self.entry_forms = EntryForms()
         self.modules: dict[str, fx.GraphModule] = {}  # subgraphs, by the name of the attribute that holds them
         self.calls = 0
         self.grad_enabled = False  # some call was made with gradients enabled
@@ -72,6 +74,7 @@ class GraphBuilder:
         self.inputs[node] = source
         if isinstance(fake, torch.Tensor):
             self.input_versions[node] = tensor_version(fake)
+            self.entry_forms.note(node, fake)
         return node
 
     # -- calls -------------------------------------------------------------------------------------------------------
@@ -86,7 +89,7 @@ class GraphBuilder:
         refused = refusal(target, fake_args, fake_kwargs) or conflict(target, fake_args, fake_kwargs)
         if refused is not None:
             tx.raise_python(type(refused), *refused.args)
-        writes = CountedWrites(target, fake_args, fake_kwargs)
+        writes, given = CountedWrites(target, fake_args, fake_kwargs), Results(target, fake_args, fake_kwargs)
         try:
             result = self.run_fake(tx, target, fake_args, fake_kwargs)
         except _TruthWantedError as error:
@@ -95,6 +98,7 @@ class GraphBuilder:
                 tx.unsupported("graph-argument", str(error))
             return self.call(tx, target, *decided)
         writes.count()
+        given.check(tx, operands, name_of(target))
         self.trace.unbacked.before_node(target)
         kind = "call_method" if isinstance(target, str) else "call_function"
         node = self.graph.create_node(kind, target, graph_args, graph_kwargs)
@@ -165,6 +169,7 @@ class GraphBuilder:
         self.remove_dead_nodes()
         if all(node.op in ("placeholder", "output") for node in self.graph.nodes) and not outputs:
             return None
+        self.entry_forms.restore()
         root = torch.nn.Module()
         for node in self.graph.find_nodes(op="get_attr"):
             root.register_module(str(node.target), self.modules[str(node.target)])
@@ -184,7 +189,8 @@ class GraphBuilder:
 
     def mutated_inputs(self) -> list[fx.Node]:
         """Placeholders whose tensors the graph writes."""
-        return [node for node, version in self.input_versions.items() if tensor_version(node.meta["val"]) != version]
+        now, versions = self.entry_forms.now, self.input_versions
+        return [node for node, version in versions.items() if tensor_version(now(node)) != version]
 
 
 class _TruthWantedError(Exception):
