@@ -94,7 +94,7 @@ _ROWS: tuple[_Row, ...] = (
     ),
     _Row(
         "graph-output",
-        "A tensor function gave something else than tensors, numbers and nests of them, or resizes one that it is given.",
+        "A tensor function gave something else than tensors, numbers and nests of them, or resizes one it is given.",
         "call it outside of the compiled region",
     ),
     _Row(
