@@ -141,7 +141,7 @@ class FrameCode:
         if takes_list(compiled):
             writer.build("LIST", count)
             count = 1
-        start = len(writer.code)
+        start = len(writer.code) - 1  # 3.13 looks one step before a call for who handles what its callee raises
         writer.call(count)
         handler = recovery.handler(writer.code[start:])
         writer.emit(build.unpack(len(usage.outputs)) if usage.outputs else build.pop())

@@ -33,6 +33,7 @@ from triptych_dynamo.emit.pops import BRANCH_EFFECTS, operands_of
 from triptych_dynamo.emit.refused_rest import refusal
 from triptych_dynamo.emit.trampoline import Resume
 from triptych_dynamo.interpreter.held import generator_locals, named_locals
+from triptych_dynamo.interpreter.ops_data import BRANCHES
 from triptych_dynamo.interpreter.version import LOOP
 from triptych_dynamo.values.differentiation.checkpoint import AloneValue, runs_alone
 from triptych_dynamo.values.null import HANDLING, NULL, OFFSET
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from triptych_dynamo.values.base import Value
 
 _PREFIXES = frozenset({"KW_NAMES", "PRECALL"})  # they belong to the call that follows
+_JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP"})
 _KINDS: dict[Value, Slot] = {NULL: Slot.NULL, HANDLING: Slot.HANDLING, OFFSET: Slot.OFFSET}
 ResumeCode = Callable[[Layout, bool], list[Instruction]]  # (where to go on, whether that place awaits) -> code
 
@@ -149,6 +151,8 @@ class FramePart:
             tail = self._handler_stub(group) if self.refused is None else []
             return [*group, *self._stub(after, self.calls), *body, *tail]
         group = body[self.start : self.last + 1]
+        if breaking.opname in BRANCHES:
+            group = [*covered(build.to_bool(), breaking), *group]
         tail = []
         if breaking.target is not None and breaking.opname not in NOTE_OPS:
             tail = self._jump_stub(breaking, mapping)
@@ -156,7 +160,7 @@ class FramePart:
         if breaking.opname not in NO_FALL_THROUGH:
             behind = self._stub(self._placed(self._successor(breaking, self.last + 1, jump=False)))
         tail += self._handler_stub(group)
-        return [*build.jump(group[0]), *body[: self.last + 1], *behind, *body[self.last + 1 :], *tail]
+        return [*build.jump(group[0]), *body[: self.start], *group, *behind, *body[self.last + 1 :], *tail]
 
     def _successor(self, breaking: Instruction, position: int, jump: bool) -> Successor:
         """The stack behind the breaking instruction. Method loads are written as plain attribute loads."""
@@ -184,7 +188,17 @@ class FramePart:
             stored.append(row.argval if row.opname == "STORE_FAST" else "")
             stack.pop()
             position += 1
-        return Successor(position, tuple(stack), successor.kept, tuple(stored))
+        return Successor(self._landing(position), tuple(stack), successor.kept, tuple(stored))
+
+    def _landing(self, position: int) -> int:
+        """Where jumps without a condition lead from there, so that two ways to one place have one continuation."""
+        passed: set[int] = set()
+        while (target := self.instructions[position].target) and position not in passed:
+            if self.instructions[position].opname not in _JUMPS:
+                break
+            passed.add(position)
+            position = self.frame.program.index[target]
+        return position
 
     def _group_effect(self, breaking: Instruction, jump: bool) -> int:
         if breaking.opname in BRANCH_EFFECTS:
@@ -202,7 +216,7 @@ class FramePart:
         if breaking.opname == "FOR_ITER":
             stub = copy_instructions(self.instructions[position : position + LOOP.for_iter_skip], mapping)
             position += LOOP.for_iter_skip
-        stub += self._stub(self._successor(breaking, position, jump=True))
+        stub += self._stub(self._successor(breaking, self._landing(position), jump=True))
         breaking.target = stub[0]
         return stub
 

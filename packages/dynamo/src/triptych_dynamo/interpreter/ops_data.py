@@ -47,9 +47,18 @@ def unary_not(frame: Frame, instruction: Instruction) -> None:
     frame.push(ConstantValue(not frame.pop().truth(frame)))
 
 
+BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"})
+
+
+def _is_for_a_branch(frame: Frame) -> bool:
+    """Whether a branch follows: it asks for the truth itself, so that a value that only the run knows is cut there."""
+    return frame.program.instructions[frame.next_position].opname in BRANCHES
+
+
 @op("TO_BOOL")
 def to_bool(frame: Frame, instruction: Instruction) -> None:
-    frame.push(ConstantValue(frame.pop().truth(frame)))
+    if not _is_for_a_branch(frame):
+        frame.push(ConstantValue(frame.pop().truth(frame)))
 
 
 _COMPARE_TO_BOOL = 16  # from 3.13 on: a comparison for a branch gives an exact bool
@@ -59,7 +68,8 @@ _COMPARE_TO_BOOL = 16  # from 3.13 on: a comparison for a branch gives an exact 
 def compare_op(frame: Frame, instruction: Instruction) -> None:
     left, right = frame.popn(2)
     result = operators.compare(frame, instruction.argval, left, right)
-    frame.push(ConstantValue(result.truth(frame)) if instruction.flags & _COMPARE_TO_BOOL else result)
+    wants_bool = instruction.flags & _COMPARE_TO_BOOL and not _is_for_a_branch(frame)
+    frame.push(ConstantValue(result.truth(frame)) if wants_bool else result)
 
 
 @op("IS_OP")
