@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -669,3 +670,20 @@ def reversed_deque_at_its_end_behind_a_break(x, log):
         for step in range((i + 2) % 4):
             say(log, (i, step))
     return x
+
+
+@functools.singledispatch
+def _described(value):
+    return "object"
+
+
+@_described.register
+def _of_int(value: int):
+    return "int"
+
+
+@program(graphs=0)
+def dispatch_over_a_break(x, log):
+    dispatch = _described.dispatch
+    say(log, 1)
+    return x, dispatch(int)(1), dispatch(str)("a")

@@ -63,6 +63,10 @@ class _Dispatch(Value):
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.owner.chosen(tx, args[0].as_constant())
 
+    def reconstruct(self, cg: Any) -> None:
+        cg.load(self.owner)
+        cg.load_attr("dispatch")
+
 
 @wraps_if(lambda obj: type(obj) is FunctionType and obj.__code__ is _CODE, order=80)
 def wrap_dispatching(tx: Frame, obj: Any, source: Source | None) -> Value:
