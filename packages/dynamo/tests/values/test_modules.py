@@ -317,3 +317,34 @@ def test_data_that_stays_the_same_is_no_change():
     assert len(triptych_dynamo.explain(reshaped)(torch.ones(2, 3)).breaks) == 1
     compiled = triptych_dynamo.optimize("eager")(reshaped)
     torch.testing.assert_close(compiled(torch.ones(2, 3)), reshaped(torch.ones(2, 3)))
+
+
+class Branching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.lin = nn.Linear(3, 3)
+
+    def forward(self, x, **options):
+        x = self.lin(x)
+        if x.sum() < options["least"]:
+            x = x + 1
+        return x * 2
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Branching()
+
+    def forward(self, x, **options):
+        return self.inner(x, **options) + 1
+
+
+@pytest.mark.parametrize("least", [-1000.0, 1000.0])
+def test_a_break_in_a_submodule_is_one_break(least):
+    """The graph ends inside the submodule, not before the call of it as well."""
+    model = Outer()
+    explained = triptych_dynamo.explain(model)(X, least=least)
+    assert (len(explained.graphs), len(explained.breaks)) == (2, 1)
+    assert_same(triptych_dynamo.optimize("eager")(model)(X, least=least), model(X, least=least))

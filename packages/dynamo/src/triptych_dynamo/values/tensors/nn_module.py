@@ -160,7 +160,9 @@ class NNModuleValue(ObjectValue):
             return tx.unsupported("backward", f"a call of a {self.cls.__name__} with backward hooks")
         if self.has_hooks(tx, _FORWARD_HOOKS) or hooked_backward:
             return tx.call(tx.wrap(nn.Module._call_impl, None), [self, *args], kwargs)
-        return tx.call(self.get_attr(tx, "forward"), args, kwargs)
+        forward = self.get_attr(tx, "forward")
+        tx.pass_on(self, forward)
+        return tx.call(forward, args, kwargs)
 
     def has_own(self, tx: Frame, name: str) -> bool:
         """Whether the class overrides a method of `nn.Module`."""
