@@ -34,7 +34,8 @@ FILES = {
     "capture": f"{UMBRELLA}/precompile/test_capture.py",
     "load": f"{UMBRELLA}/precompile/test_load.py",
     "programs": f"{UMBRELLA}/precompile/test_programs.py",
-    "optimize": f"{DYNAMO}/api/test_optimize.py",
+    "errors": f"{DYNAMO}/api/test_errors_and_limits.py",
+    "directives": f"{DYNAMO}/api/test_directives.py",
     "recompiles": f"{DYNAMO}/api/test_recompiles.py",
     "steering": f"{DYNAMO}/api/test_steering.py",
     "stances": f"{DYNAMO}/core/test_stances.py",
@@ -58,7 +59,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "pickle_compiles_again; rows: compiled_modules_are_copied_and_pickled state_goes_round",
     ),
     "1.4": ("Module.compile in place", "rows: in_place_by_torchs_own_method"),
-    "1.5": ("fullgraph", "optimize: fullgraph_break_names_id_line_and_hint; wrong: wrong_call"),
+    "1.5": ("fullgraph", "errors: fullgraph_break_names_id_line_and_hint; wrong: wrong_call"),
     "1.6": ("automatic sizes", "rows: sizes"),
     "1.7": ("dynamic=True, False", "rows: sizes the_limit_is_announced_and_is_an_error_when_asked_for"),
     "1.8": ("backends by name and callable", "compile: bad_arguments_are_told_at_once; registry: unknown_names"),
@@ -92,7 +93,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "1.20": (
         "caches of each callable, threads, signatures",
         "compile: signature_and_documentation_are_kept two_compiled_forms_of_one_function_are_separate; "
-        "threads: everything_at_once; optimize: hooks",
+        "threads: everything_at_once; errors: hooks",
     ),
     "1.21": (
         "what eager does",
@@ -103,7 +104,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "1.23": ("overrides by number", "configuration: graphs_get_other_backends_and_options selectors wrong_rules"),
     "2.1": ("compile", "namespace: compile_is_compile every_name_of_torch_is_here parameters_have_the_names_of_torchs"),
     "2.2": ("reset", "namespace: reset_forgets_what_is_in_the_process; threads: everything_at_once"),
-    "2.3": ("allow_in_graph", "namespace: allow_in_graph; optimize: allow_in_graph"),
+    "2.3": ("allow_in_graph", "namespace: allow_in_graph; directives: allow_in_graph"),
     "2.4": (
         "substitute_in_graph",
         "steering: a_substitute_runs_in_traces_alone calls_with_constants_are_folded_where_that_is_allowed "
@@ -111,7 +112,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "2.5": ("assume_constant_result", "namespace: assume_constant_result"),
     "2.6": ("list_backends", "compile: list_backends; registry: names_and_tags"),
-    "2.7": ("disable", "namespace: disable; optimize: disable; compile: disabled_classes_are_made_and_called_eagerly"),
+    "2.7": ("disable", "namespace: disable; directives: disable; compile: disabled_classes_are_made_and_called_eagerly"),
     "2.8": ("default backend", "compile: default_backend"),
     "2.9": (
         "stances",
@@ -149,7 +150,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "profiles: dynamic_sources dynamic_values dynamic_values_are_integers unbacked_sources; "
         "pages: the_migration_page_has_every_setting_of_torch_compiler",
     ),
-    "2.20": ("torch._dynamo's names", "pages: the_migration_page_has_every_name_of_torch_dynamo; optimize: hooks"),
+    "2.20": ("torch._dynamo's names", "pages: the_migration_page_has_every_name_of_torch_dynamo; errors: hooks"),
     "p1": ("runs and writes", "capture: gives_what_the_program_gives_and_writes_both_files"),
     "p2": ("single use", "capture: single_use"),
     "p3": (

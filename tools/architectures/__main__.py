@@ -109,9 +109,8 @@ def main() -> int:
     options = parser.parse_args()
     names = [name for name in options.only.split(",") if name] or list(ARCHITECTURES)
     if unknown := set(names).difference(ARCHITECTURES):
-        parser.error(
-            f"no architectures of these names: {', '.join(sorted(unknown))}; there are {', '.join(ARCHITECTURES)}"
-        )
+        known = ", ".join(ARCHITECTURES)
+        parser.error(f"no architectures of these names: {', '.join(sorted(unknown))}; there are {known}")
     compilers = options.compilers.split(",")
     console = Console(width=None if sys.stdout.isatty() else 160)
     jobs = [(name, compiler) for name in names for compiler in compilers]
