@@ -27,16 +27,14 @@ from triptych_dynamo.errors import (
     GraphBreakError,
     RestartTrace,
     TracedException,
-    TracerFault,
-    TraceTimeError,
     Unsupported,
 )
 from triptych_dynamo.guards.facts import Guard, PythonFact
 from triptych_dynamo.interpreter.entry import Entry
 from triptych_dynamo.sources import PinnedSource
 from triptych_dynamo.steering import BREAKS_ARE_ERRORS
+from triptych_dynamo.trace.faults import FaultsNamed
 from triptych_dynamo.trace.modes import guard_modes, preserved_modes
-from triptych_dynamo.trace.native_errors import Origin, origin_of
 from triptych_dynamo.trace.plan import CutHere, Plan
 from triptych_dynamo.trace.trace import Trace
 from triptych_dynamo.values.registry import load_families
@@ -270,18 +268,11 @@ def _guards_of_error(trace: Trace) -> list[Guard]:
 
 def _run_guarded(frame: Frame) -> tuple[Value | None, CutHere | None]:
     """Run the root frame; what only a bug of the tracer raises becomes a `TracerFault` with the user's line."""
-    trace = frame.trace
     try:
-        return _run(frame)
-    except (TracedException, Unsupported, RestartTrace, ConstraintViolationError, TraceTimeError):
-        raise
+        with FaultsNamed(frame.trace):
+            return _run(frame)
     except RecursionError as error:
         raise Unsupported("recursion", "the tracer ran out of stack") from error
-    except Exception as error:
-        if origin_of(error) is Origin.SIGNAL:
-            raise
-        place = trace.last_line or trace.user_line()
-        raise TracerFault(place, error) from error
 
 
 def _run(frame: Frame) -> tuple[Value | None, CutHere | None]:

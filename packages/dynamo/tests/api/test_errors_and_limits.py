@@ -160,3 +160,19 @@ def test_faults_of_the_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.warns(UserWarning, match="the frame runs eagerly"):
         assert compiled(torch.ones(1)).item() == 2
     assert compiled(torch.ones(1)).item() == 2
+
+
+def test_faults_where_code_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    from triptych_dynamo.emit.frame_part import FramePart
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        td.graph_break()
+        return y
+
+    def broken(self: FramePart) -> list[Any]:
+        return [next(iter(()))]
+
+    monkeypatch.setattr(FramePart, "stack_values", broken)
+    with pytest.raises(td.TracerFault, match=r"test_errors_and_limits.py:\d+: StopIteration"):
+        td.optimize("eager")(fn)(torch.ones(1))

@@ -687,3 +687,22 @@ def dispatch_over_a_break(x, log):
     dispatch = _described.dispatch
     say(log, 1)
     return x, dispatch(int)(1), dispatch(str)("a")
+
+
+@program()
+def a_failing_handler_ends_a_generator_that_breaks(x, log):
+    def numbers(t):
+        try:
+            yield t
+        finally:
+            say(log, "end")
+
+    try:
+        for _ in numbers(x):
+            try:
+                raise ZeroDivisionError(1)
+            finally:
+                log.append([][1])
+    except IndexError as error:
+        log.append(type(error.__context__).__name__)
+    return x

@@ -22,6 +22,7 @@ from triptych_dynamo.emit.recovery import Failed, Recovery
 from triptych_dynamo.emit.writer import Usage, Writer, output_name
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.interpreter.program import program_of
+from triptych_dynamo.trace.faults import FaultsNamed
 from triptych_dynamo.trace.modes import MODE_SETTERS
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class FrameCode:
         """Run `body` twice (counting, emitting) around the compiled graph and assemble the result: code and cells."""
         cells = frozenset((*self.shape.free, *self.shape.cells))
         counting = Writer(self.trace, cells)
-        body(counting)
+        with FaultsNamed(self.trace):
+            body(counting)
         self._check_generators(counting)
         outputs = list(counting.usage.outputs)
         self.trace.differentiation.check_outputs(outputs)
@@ -115,7 +117,8 @@ class FrameCode:
                 counting.load_source(source)
         writer = Writer(self.trace, cells, counting.usage)
         handler = [] if self.graph_module is None else self._call_graph(writer, counting.usage)
-        body(writer)
+        with FaultsNamed(self.trace):
+            body(writer)
         writer.emit(handler)
         return self.shape.assemble(writer.code)
 

@@ -32,6 +32,9 @@ def push_exc_info(frame: Frame, instruction: Instruction) -> None:
 def pop_except(frame: Frame, instruction: Instruction) -> None:
     frame.pop()
     frame.handled.pop()
+    if frame.stack.count(HANDLING) > len(frame.handled):  # a handler that failed popped a copy: the mark means nothing
+        place = max(at for at, value in enumerate(frame.stack) if value is HANDLING)
+        frame.stack[place] = ConstantValue(None)
 
 
 @op("CHECK_EXC_MATCH")
