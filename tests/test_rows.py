@@ -112,7 +112,10 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "2.5": ("assume_constant_result", "namespace: assume_constant_result"),
     "2.6": ("list_backends", "compile: list_backends; registry: names_and_tags"),
-    "2.7": ("disable", "namespace: disable; directives: disable; compile: disabled_classes_are_made_and_called_eagerly"),
+    "2.7": (
+        "disable",
+        "namespace: disable; directives: disable; compile: disabled_classes_are_made_and_called_eagerly",
+    ),
     "2.8": ("default backend", "compile: default_backend"),
     "2.9": (
         "stances",
