@@ -47,6 +47,7 @@ __all__ = [
     "C_NAMESPACES",
     "CANNOT_FAKE",
     "check_number",
+    "OtherWay",
     "CustomOpDef",
     "deferred_checks",
     "dispatch_keys",
@@ -341,6 +342,10 @@ def nodes_of_expression(graph: fx.Graph, expression: Any, nodes: dict[Any, fx.No
     return result.node if isinstance(result, fx.Proxy) else result
 
 
+class OtherWay(RuntimeError):
+    """A graph was made for one way of a branch, and the run goes the other."""
+
+
 _OPS = torch.library.Library("triptych_dynamo", "FRAGMENT")
 FAKE_LOGGER = "torch._subclasses.fake_tensor"
 _OPS.define("check(Scalar condition, str error, str message) -> ()")
@@ -348,6 +353,7 @@ _OPS.define("to_integer(Scalar number, str how) -> SymInt")
 _ERRORS: dict[str, Any] = {
     **{error.__name__: error for error in runtime_checks.values()},
     "AssertionError": AssertionError,
+    "OtherWay": OtherWay,
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from triptych_dynamo.bytecode.instruction import Instruction
 from triptych_dynamo.bytecode.tables import CELL_OPS, LOCAL_OPS, NO_FALL_THROUGH, NOTE_OPS
 
 _PURE_WRITES = frozenset(("STORE_FAST",))
+_SUSPENDS = frozenset(("YIELD_VALUE", "SEND"))
+_LONGEST_RAISE = 256  # instructions of a way that only raises
 
 
 def successors(instructions: Sequence[Instruction]) -> list[list[int]]:
@@ -94,3 +96,18 @@ def live_variables(instructions: Sequence[Instruction]) -> dict[Instruction, fro
 def live_before(instructions: Sequence[Instruction], at: Instruction) -> frozenset[str]:
     """The variables that may be read when control is just before `at`."""
     return live_variables(instructions)[at]
+
+
+def only_raises(instructions: Sequence[Instruction], index: Mapping[Instruction, int], position: int) -> bool:
+    """Whether all that is done from `position` on, without any branch, is to raise an exception of the program."""
+    for _ in range(_LONGEST_RAISE):
+        row = instructions[position]
+        if row.opname == "RAISE_VARARGS":
+            return bool(row.arg)
+        if row.opname in ("JUMP", "JUMP_FORWARD") and row.target is not None:
+            position = index[row.target]
+        elif row.target is not None or row.opname in NO_FALL_THROUGH or row.opname in _SUSPENDS:
+            return False
+        else:
+            position += 1
+    return False

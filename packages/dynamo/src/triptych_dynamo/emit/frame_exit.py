@@ -20,8 +20,9 @@ from triptych_dynamo.emit.kept_objects import forget_locals, keep_in_cells
 from triptych_dynamo.emit.own_cells import with_own_reads
 from triptych_dynamo.emit.recovery import Failed, Recovery
 from triptych_dynamo.emit.writer import Usage, Writer, output_name
-from triptych_dynamo.errors import Unsupported
+from triptych_dynamo.errors import RestartTrace, Unsupported
 from triptych_dynamo.interpreter.program import program_of
+from triptych_dynamo.trace.failures import Failing
 from triptych_dynamo.trace.faults import FaultsNamed
 from triptych_dynamo.trace.modes import MODE_SETTERS
 
@@ -130,9 +131,20 @@ class FrameCode:
                 error.step = generator.made_at
                 raise error
 
+    def _check_other_ways(self, module: fx.GraphModule) -> None:
+        """Where a graph that fails cannot be taken back, branches that raise have to end it.
+
+        Raises:
+            RestartTrace: they do, next time.
+        """
+        if self.trace.unbacked.other_ways and not Failing(self.trace, module).leaves_nothing:
+            self.trace.plan.checks_raises = False
+            raise RestartTrace
+
     def _call_graph(self, writer: Writer, usage: Usage) -> list[Instruction]:
         """Emit the call; what is to follow all other code is returned."""
         assert self.graph_module is not None
+        self._check_other_ways(self.graph_module)
         compiled = self.compile_graph(self.graph_module)
         sources: list[Source] = list(self.trace.graph.inputs.values())
         recovery = Recovery(self.trace, self.graph_module, compiled, self.failed)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo._eval_frame import PlainRun
-from triptych_dynamo._torch_compat import tensor_version
+from triptych_dynamo._torch_compat import OtherWay, tensor_version
 from triptych_dynamo.bytecode import ExceptionRange, Instruction, build
 from triptych_dynamo.trace.failures import Failing
 from triptych_dynamo.trace_rules import is_of_compiler
@@ -87,22 +87,26 @@ class Recovery:
     def after(self, error: BaseException, before: Before | None) -> PlainRun | None:
         """What the frame returns when its graph raised `error`; None: it raises it too."""
         self._restore_modes()
-        if not (self.repeatable and isinstance(error, Exception)) or (
-            self.shows_faults and is_of_compiler(type(error).__module__)
-        ):
+        asked_for = isinstance(error, OtherWay)
+        is_fault = self.shows_faults and not asked_for and is_of_compiler(type(error).__module__)
+        if is_fault or not (self.repeatable and isinstance(error, Exception)):
             return None
         if self.facts.draws and not self.facts.noted:
             return None
         if before is not None and not before.restore():
             return None
         traceback.clear_frames(error.__traceback__)  # tensors of the graph: the plain run may need their memory
-        return PlainRun(_Watch(error, self.failed).ended)
+        return PlainRun(_expected if asked_for else _Watch(error, self.failed).ended)
 
     def _restore_modes(self) -> None:
         """Modes that the graph set and did not come to set back."""
         torch._C._set_grad_enabled(self.modes["grad_mode"])
         for device in _AUTOCAST:
             torch.set_autocast_enabled(device, self.modes[f"autocast_{device}"])
+
+
+def _expected(returned: bool) -> None:
+    """A plain run that the graph itself asked for is over."""
 
 
 class Before:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from triptych_dynamo.bytecode.analysis import only_raises
 from triptych_dynamo.errors import TracedException
 from triptych_dynamo.interpreter.handlers import Signal, op
 from triptych_dynamo.interpreter.run import drop_generators, finish_delegation
@@ -14,7 +15,7 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.generators import GeneratorValue
 from triptych_dynamo.values.containers.iterators import get_iter as iterator_of
 from triptych_dynamo.values.null import NULL
-from triptych_dynamo.values.tensors.checks import assertion
+from triptych_dynamo.values.tensors.checks import assertion, goes_on
 from triptych_dynamo.values.tensors.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -36,8 +37,19 @@ def jump(frame: Frame, instruction: Instruction) -> None:
 @op("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame: Frame, instruction: Instruction) -> None:
     value = frame.pop()
-    if _is_assertion(frame, value) or value.truth(frame):
+    if _is_assertion(frame, value) or _truth(frame, instruction, value, jumps_if=True):
         jump_to(frame, instruction.target)
+
+
+def _truth(frame: Frame, instruction: Instruction, value: Value, jumps_if: bool) -> bool:
+    """The truth of a branch's operand: of what only the run knows it is what does not lead to a `raise`."""
+    if isinstance(value, (TensorValue, SymbolicValue)):
+        assert instruction.target is not None
+        ways = {jumps_if: frame.program.index[instruction.target], not jumps_if: frame.next_position}
+        for truth, position in ways.items():
+            if only_raises(frame.program.instructions, frame.program.index, position):
+                return not truth if goes_on(frame, value, not truth) else value.truth(frame)
+    return value.truth(frame)
 
 
 def _is_assertion(frame: Frame, value: Value) -> bool:
@@ -53,7 +65,7 @@ def _is_assertion(frame: Frame, value: Value) -> bool:
 
 @op("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame: Frame, instruction: Instruction) -> None:
-    if not frame.pop().truth(frame):
+    if not _truth(frame, instruction, frame.pop(), jumps_if=False):
         jump_to(frame, instruction.target)
 
 

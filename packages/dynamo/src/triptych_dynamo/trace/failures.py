@@ -85,6 +85,11 @@ class Failing:
         self.noted = self.draws and any(map(may_fail, nodes))
         self.devices = sorted({index for node in inputs for index in _cuda_devices(node.meta["val"])})
 
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether a failed graph can be taken back wherever it failed, run in whatever order."""
+        return self.repeatable and not self.written
+
 
 def _is_inference(node: fx.Node) -> bool:
     value = node.meta["val"]

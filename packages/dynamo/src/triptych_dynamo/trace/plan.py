@@ -41,6 +41,7 @@ class Plan:
         self.reason: Unsupported | None = None
         self.refused: Unsupported | None = None  # a break that is an error: it is raised where the graph ends
         self.boundaries: list[int] = []  # steps of the root that begin a statement outside of handlers
+        self.checks_raises = True  # a branch that raises is a check in the graph: where the frame can be run again
 
     # -- while a frame runs ------------------------------------------------------------------------------------------
     def begin(self, root: Frame) -> None:

@@ -54,6 +54,7 @@ class Unbacked:
         self.env = trace.shapes.env
         self.origins: dict[Any, Origin] = {}
         self._checks = 0  # deferred assertions that were looked at
+        self.other_ways = False  # some check fails where the program raises: the frame is then run again
 
     def is_unbacked(self, number: Any) -> bool:
         """Whether a symbolic number depends on one that only the run knows."""

@@ -53,7 +53,7 @@ def _definitions(nodes: list[Node]) -> dict[Any, int]:
     for position, node in enumerate(nodes):
         if not isinstance(node, ExternNode):
             continue
-        found = set(node.symbols)
+        found = {symbol for known in node.symbols for symbol in known.free_symbols}  # a bool is known as an equation
         for buffer in node.outputs:
             if buffer is not None:
                 found |= {s for extent in buffer.size for s in getattr(extent, "free_symbols", ()) if s.name[0] in "uz"}

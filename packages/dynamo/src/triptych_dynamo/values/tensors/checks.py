@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo._torch_compat import (
+    OtherWay,
     advise_is_size,
     assert_async,
     expect_true,
@@ -139,6 +140,35 @@ def assertion(tx: Frame, condition: Value, message: str) -> bool:
     if not in_graph(tx, condition) or condition.python_type() is not bool:
         return False
     tx.trace.unbacked.require(tx, condition, AssertionError, message)  # type: ignore[arg-type]
+    return True
+
+
+def goes_on(tx: Frame, condition: Value, wanted: bool) -> bool:
+    """A branch on what only the run knows whose other way only raises: a check in the graph that it is not taken.
+
+    Where it is, the graph fails and the frame runs again as plain Python, which raises what the program raises, with
+    all that comes before it. So there is no check in graphs that leave the program, nor where a failed graph cannot be
+    taken back (`Plan.checks_raises`).
+
+    Returns:
+        whether there is such a check, so that the truth of `condition` is `wanted`.
+    """
+    if tx.trace.options.exporting or not tx.trace.plan.checks_raises:
+        return False
+    if isinstance(condition, TensorValue):
+        count = condition.fake.numel()
+        if not isinstance(count, int) or count != 1 or condition.fake.device.type == "meta":
+            return False
+        asked = condition if wanted else tx.call_graph(torch.logical_not, [condition])
+        condition = scalars.as_bool(asked, tx)  # type: ignore[arg-type]
+    elif in_graph(tx, condition) and condition.python_type() is bool:
+        condition = condition if wanted else tx.call(tx.wrap(torch.sym_not, None), [condition])
+    if condition.is_constant():  # of a tensor that is the same in every run
+        return bool(condition.as_constant())
+    if not in_graph(tx, condition):
+        return False
+    tx.trace.unbacked.other_ways = True
+    tx.trace.unbacked.require(tx, condition, OtherWay, "")  # type: ignore[arg-type]
     return True
 
 
