@@ -68,6 +68,7 @@ __all__ = [
     "has_kernel",
     "HigherOrderOperator",
     "is_fake",
+    "in_forward_mode",
     "is_symbolic_tracing",
     "load_batching_rules",
     "make_dual",
@@ -105,6 +106,7 @@ __all__ = [
     "transform_forms",
     "transform_functions",
     "transform_gradient",
+    "leave_transforms",
     "transform_level",
     "transform_wraps",
     "unpack_dual",
@@ -463,6 +465,24 @@ pop_function_mode: Callable[[], Any] = torch._C._pop_torch_function_stack
 def transform_level() -> int:
     """How many transforms (vmap, grad ...) are under way; 0 outside of all."""
     return torch._C._functorch.maybe_current_level() or 0
+
+
+def in_forward_mode() -> bool:
+    """Whether a level of forward-mode differentiation is under way (torch refuses to enter a second one)."""
+    try:
+        exit_dual_level(level=enter_dual_level())
+    except RuntimeError:
+        return True
+    return False
+
+
+def leave_transforms(level: int, keep_forward_mode: bool) -> None:
+    """Leave the transforms inside of that level, and forward mode, as the exits of their contexts would."""
+    if not keep_forward_mode and in_forward_mode():
+        exit_dual_level(level=0)
+    functions = torch._C._functorch
+    while transform_level() > level:
+        functions.pop_dynamic_layer_stack_and_undo_to_depth(functions.get_dynamic_layer_stack_depth() - 1)
 
 
 # -- numpy -------------------------------------------------------------------------------------------------------------

@@ -59,3 +59,30 @@ def test_one_graph_whatever_happens() -> None:
 def test_a_graph_that_leaves_the_program_has_no_such_check() -> None:
     with pytest.raises(td.GraphBreakError, match="DYN0006"):
         td.capture(if_not_all)(GOOD, [])
+
+
+def _small(x: torch.Tensor) -> torch.Tensor:
+    if (x > 2).any():
+        raise ValueError("big")
+    return (x * x).sum()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        torch.func.grad(_small),
+        torch.func.hessian(_small),
+        lambda x: torch.func.jvp(_small, (x,), (torch.ones(2),))[1],
+        lambda x: torch.func.vjp(_small, x)[1](torch.ones(()))[0],
+    ],
+    ids=["grad", "hessian", "jvp", "vjp"],
+)
+def test_transforms_are_left(program: Callable[..., Any]) -> None:
+    compiled = td.optimize("eager")(lambda x: program(x))
+    for _ in range(2):
+        assert torch.equal(compiled(GOOD), program(GOOD))
+        with pytest.raises(ValueError, match="big"):
+            compiled(GOOD + 9)
+        assert torch._C._functorch.peek_interpreter_stack() is None
+        with torch.autograd.forward_ad.dual_level():
+            pass

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from triptych_dynamo._eval_frame import PlainRun
-from triptych_dynamo._torch_compat import OtherWay, tensor_version
+from triptych_dynamo._torch_compat import OtherWay, in_forward_mode, leave_transforms, tensor_version
 from triptych_dynamo.bytecode import ExceptionRange, Instruction, build
 from triptych_dynamo.trace.failures import Failing
 from triptych_dynamo.trace_rules import is_of_compiler
@@ -50,6 +50,7 @@ class Recovery:
         self.failed = failed
         self.shows_faults = trace.options.on_error != "eager"
         self.modes = dict(guard.value for guard in trace.guards.values() if guard.kind == "mode")
+        self.in_forward_mode = in_forward_mode()
         in_order = getattr(getattr(compiled, "fn", compiled), "__self__", None) is module
         self.repeatable = self.facts.repeatable and (in_order or not self.facts.written)
         self.notes = self.repeatable and bool(self.facts.written or self.facts.noted)
@@ -99,7 +100,8 @@ class Recovery:
         return PlainRun(_expected if asked_for else _Watch(error, self.failed).ended)
 
     def _restore_modes(self) -> None:
-        """Modes that the graph set and did not come to set back."""
+        """Modes that the graph set, and transforms that it entered, and did not come to set back and to leave."""
+        leave_transforms(self.modes.get("function_transforms", 0), self.in_forward_mode)
         torch._C._set_grad_enabled(self.modes["grad_mode"])
         for device in _AUTOCAST:
             torch.set_autocast_enabled(device, self.modes[f"autocast_{device}"])
