@@ -249,8 +249,8 @@ def test_an_import_by_the_function_takes_all_its_arguments():
 
 
 def test_a_break_names_the_error():
-    with pytest.raises(triptych_dynamo.GraphBreakError, match="DYN0037 native-error: ValueError: one is compared"):
-        triptych_dynamo.capture(lambda x: (x + 1, OTHER in KEYS))(torch.ones(2))
+    with pytest.raises(triptych_dynamo.GraphBreakError, match="DYN0037 native-error: TypeError: metaclass conflict"):
+        triptych_dynamo.capture(lambda x: (x + 1, two_metaclasses()))(torch.ones(2))
 
 
 def faulty():

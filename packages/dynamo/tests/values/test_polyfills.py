@@ -93,6 +93,11 @@ def test_models_with_functions(items, bound):
         same(max, reductions.max_, items, key=key)
         same(max, reductions.max_, items, key=key, default=7)
     same(sum, reductions.sum_, items, bound)
+    for original, model in ((min, reductions.min_), (max, reductions.max_)):
+        with pytest.raises(ValueError) as expected:
+            original(())
+        with pytest.raises(ValueError, match=re.escape(str(expected.value))):
+            model(())
     assert reductions.divmod_(bound, 3) == divmod(bound, 3)
 
 

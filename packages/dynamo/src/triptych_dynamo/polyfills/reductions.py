@@ -37,6 +37,17 @@ def sum_(iterable: Iterable[Any], /, start: Any = 0) -> Any:
     return total
 
 
+def _text_of_none() -> str:
+    """How this version of Python refuses the least of nothing."""
+    try:
+        return str(min(()))
+    except ValueError as error:
+        return str(error).replace("min", "{}")
+
+
+_OF_NONE = _text_of_none()
+
+
 def min_(*args: Any, key: Callable[[Any], Any] | None = None, default: Any = _ABSENT) -> Any:
     """`min`."""
     candidates = args[0] if len(args) == 1 else args
@@ -49,7 +60,7 @@ def min_(*args: Any, key: Callable[[Any], Any] | None = None, default: Any = _AB
     if best is not _ABSENT:
         return best
     if default is _ABSENT:
-        raise ValueError("min() iterable argument is empty")
+        raise ValueError(_OF_NONE.format("min"))
     return default
 
 
@@ -65,7 +76,7 @@ def max_(*args: Any, key: Callable[[Any], Any] | None = None, default: Any = _AB
     if best is not _ABSENT:
         return best
     if default is _ABSENT:
-        raise ValueError("max() iterable argument is empty")
+        raise ValueError(_OF_NONE.format("max"))
     return default
 
 

@@ -16,6 +16,7 @@ from triptych_dynamo.polyfills import iteration, reductions
 from triptych_dynamo.values import attributes
 from triptych_dynamo.values.atoms import numbers
 from triptych_dynamo.values.atoms.run_texts import RunText, text_of_number
+from triptych_dynamo.values.atoms.symbolic import SymbolicValue
 from triptych_dynamo.values.atoms.text import text_of
 from triptych_dynamo.values.attributes import attribute_name
 from triptych_dynamo.values.base import Value
@@ -230,7 +231,21 @@ def _pow(tx: Frame, base: Value, exp: Value, mod: Value | None = None) -> Value:
 def _hash(tx: Frame, value: Value, /) -> Value:
     if value.is_constant():
         return fold(tx, hash, [value.as_constant()])
+    if isinstance(value, SymbolicValue):
+        return _hash(tx, value.specialize(tx))
+    if isinstance(value, TupleValue) and value.cls is tuple:
+        return tx.constant(hash(tuple(_Hashed(_hash(tx, item).as_constant()) for item in value.items)))
     return value.call_method(tx, "__hash__", [], {})
+
+
+class _Hashed:
+    """Something of that hash."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number
 
 
 @builtin(repr)

@@ -19,7 +19,7 @@ from triptych_dynamo.values.atoms.constant import ConstantValue
 from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import MethodTable, Unread, builds_literal, literal, needs_fields, origin_of
-from triptych_dynamo.values.containers.hashing import check_key, hold, key_of
+from triptych_dynamo.values.containers.hashing import SameHashes, asks_program, check_key, hold, key_of, mark_of_real
 from triptych_dynamo.values.containers.sets import SetValue as SetValue
 from triptych_dynamo.values.containers.tensor_keys import (
     RealKey,
@@ -81,6 +81,7 @@ class DictValue(Value):
         self.entries: dict[Any, Entry] = {}
         self.original: dict[Any, Any] | None = None  # stand-ins that the sourced dictionary has at the start
         self.keys_guarded = False
+        self.hashes_guarded = False  # of keys with a `__hash__` of their own
         self.pending: dict[Any, tuple[Value, bool]] = {}  # stand-in -> (key, delete it first)
         self.rewrite = False
         for key, value in pairs:
@@ -147,6 +148,7 @@ class DictValue(Value):
     def _entry(self, tx: Frame, key: Value, mark: Any) -> Entry | None:
         if self.original is not None:
             key.pin(tx)
+            self._guard_hashes(tx, mark)
         entry = self.entries.get(mark)
         if self.original is not None and is_tensor_key(mark):
             return self._entry_of_tensor(tx, key, mark)
@@ -158,6 +160,16 @@ class DictValue(Value):
             else:  # what the key will be in another run is not known: none of these
                 self.guard_keys(tx)
         return entry
+
+    def _guard_hashes(self, tx: Frame, mark: Any) -> None:
+        """A key that is asked by its own methods is looked for among keys of which that is so as well."""
+        assert self.original is not None
+        if self.hashes_guarded or not asks_program(mark):
+            return
+        self.hashes_guarded = True
+        fact = SameHashes.of(self.original)
+        if fact.numbers:
+            tx.guard("python", self.source, PythonFact(fact, f"hashes of the keys of {self.source}"))
 
     def _entry_of_tensor(self, tx: Frame, key: Value, mark: Any) -> Entry | None:
         """Guarded by where the program has the tensor; the dictionary cannot have one that was made just now."""
@@ -314,13 +326,14 @@ def fill(tx: Frame, value: DictValue, obj: dict[Any, Any], source: Source | None
             _fill_tensor(tx, value, index, key, item)
             continue
         check_key(tx, key, is_held)
+        mark = mark_of_real(key)
         if source is None:
-            value.entries[key] = Entry(literal(tx, key), tx.wrap(item, None))
+            value.entries[mark] = Entry(literal(tx, key), tx.wrap(item, None))
             continue
-        value.original[key] = key  # type: ignore[index]
+        value.original[mark] = key  # type: ignore[index]
         atom = type(key) in ConstantValue.ATOMS
         key_value = ConstantValue(key) if atom else Unread(tx, key, DictKeySource(source, index))
-        value.entries[key] = Entry(key_value, Unread(tx, item, ItemSource(source, key)))
+        value.entries[mark] = Entry(key_value, Unread(tx, item, ItemSource(source, key)))
     return value
 
 

@@ -17,7 +17,7 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables.builtin_methods import BuiltinMethodValue
 from triptych_dynamo.values.common import MethodTable, builds_literal, literal, needs_fields, none, origin_of
 from triptych_dynamo.values.containers import iterators, set_order
-from triptych_dynamo.values.containers.hashing import check_key, hold, member_of
+from triptych_dynamo.values.containers.hashing import check_key, hold, mark_of_real, member_of
 from triptych_dynamo.values.registry import wraps
 
 if TYPE_CHECKING:
@@ -404,8 +404,8 @@ def wrap_members(tx: Frame, obj: Any, source: Source | None) -> SetValue:
     value = SetValue((), source, kind)
     for item in kind.__iter__(obj):
         check_key(tx, item, partial(kind.__contains__, obj))
-        value.members[item] = tx.constant(item)
-    tx.guard("set_is", source, frozenset(value.members))
+        value.members[mark_of_real(item)] = tx.constant(item)
+    tx.guard("set_is", source, frozenset(kind.__iter__(obj)))
     return value
 
 

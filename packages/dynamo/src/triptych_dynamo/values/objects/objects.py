@@ -20,6 +20,7 @@ from triptych_dynamo.values.base import Value
 from triptych_dynamo.values.callables import operators
 from triptych_dynamo.values.common import ABSENT, guard_lacks, lookup, origin_of
 from triptych_dynamo.values.containers import iterators, mappings
+from triptych_dynamo.values.containers.hashing import ObjectKey, mark_of_real
 from triptych_dynamo.values.objects import instances
 from triptych_dynamo.values.objects.object_methods import OBJECT
 from triptych_dynamo.values.registry import wraps_if
@@ -44,31 +45,39 @@ _OF_TWO = frozenset("__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __radd__"
 class ProtocolKey:
     """Stands for an object as a key of a dictionary or set: hashed and compared by the object's own methods."""
 
-    needs_fields = True  # where the object is built anew, its fields go in before it becomes a key
+    asks_program = True
 
-    def __init__(self, tx: Frame, value: Value) -> None:
+    def __init__(self, tx: Frame, value: ObjectValue) -> None:
         self.tx, self.value = tx, value
-        self.answers: dict[int, tuple[Any, bool]] = {}  # of one use of the key, which looks at a stored key once
+        self.needs_fields = value.is_new or value.changed  # built anew, it gets its fields before it becomes a key
+        self.answers: dict[Value, bool] = {}  # of one use of the key, which looks at a held key once
         number = value.call_method(tx, "__hash__", [], {})
+        number = number.specialize(tx) if hasattr(number, "specialize") else number
         self.number = number.as_constant() if number.is_constant() else tx.unsupported("dict-key", f"{value!r}")
+        if not isinstance(self.number, int):
+            tx.raise_python(TypeError, "__hash__ method should return an integer")
 
     def __hash__(self) -> int:
-        return hash(self.number)
+        return self.number  # as it is: what a dictionary makes of it is no matter of `hash`
 
     def __eq__(self, other: object) -> bool:
+        """As the key that a container holds: `other` is looked for."""
         if isinstance(other, ProtocolKey):
-            known, asked = other.answers, self
-        else:
-            known, asked = self.answers, other  # type: ignore[assignment]
-        if id(asked) not in known:
-            known[id(asked)] = asked, self._ask(other)
-        return known[id(asked)][1]
+            return other.equals(self.value)
+        return self.equals(self.tx.wrap(other.obj if isinstance(other, ObjectKey) else other, None))
 
-    def _ask(self, other: object) -> bool:
-        against = other.value if isinstance(other, ProtocolKey) else self.tx.wrap(other, None)
-        if against is self.value:
+    def equals(self, held: Value | None, obj: Any = None) -> bool:
+        """Whether the key that a container holds, a value or a real object, is equal to this one: it is asked first."""
+        held = self.tx.wrap(obj, None) if held is None else held
+        if held not in self.answers:
+            self.answers[held] = self._ask(held)
+        return self.answers[held]
+
+    def _ask(self, held: Value) -> bool:
+        if held is self.value:
+            self.value.guard_identity(self.tx)
             return True
-        return operators.compare(self.tx, "==", self.value, against).truth(self.tx)
+        return operators.compare(self.tx, "==", held, self.value).truth(self.tx)
 
 
 def _text_without_fields() -> str:
@@ -360,11 +369,21 @@ class ObjectValue(Value):
         if self.storage is not None and not isinstance(attributes.defines(self.cls, "__hash__"), FunctionType):
             return self.storage.key(tx)
         if not self.is_new and not self.changed:
-            return self.real
+            return ProtocolKey(tx, self) if tx is not None and self._hashes_itself() else mark_of_real(self.real)
         return ProtocolKey(tx, self)
 
     def pin(self, tx: Frame) -> None:
-        """A container of the program finds this very object, or does not: guarded by identity."""
+        """A container of the program finds this very object, or does not: guarded by identity, unless the object's own
+        methods were asked.
+        """
+        if not self._hashes_itself():
+            self.guard_identity(tx)
+
+    def _hashes_itself(self) -> bool:
+        return isinstance(attributes.defines(self.cls, "__hash__"), FunctionType)
+
+    def guard_identity(self, tx: Frame) -> None:
+        """It matters that it is this object."""
         if self.source is None or self.is_new:
             return
         try:
