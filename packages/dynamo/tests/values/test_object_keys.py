@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -87,3 +88,39 @@ def test_a_hash_that_is_no_number() -> None:
     compiled = td.optimize("eager")(lambda x: {Wrong(): x})
     with pytest.raises(TypeError, match="__hash__ method should return an integer"):
         compiled(torch.ones(1))
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+
+@functools.lru_cache
+def cached(*given: Any) -> tuple[Any, ...]:
+    return given
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, o: x + len({o: 1}),
+        lambda x, o: x + (o in {1, 2}),
+        lambda x, o: x + len(cached(o)),
+        lambda x, o: x + len(cached([x])),
+        lambda x, o: x + len(cached(Unhashable())),
+    ],
+)
+def test_what_has_no_hash(program: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError) as expected:
+        program(torch.ones(1), Unhashable())
+    with pytest.raises(TypeError, match=str(expected.value)):
+        td.optimize("eager")(program)(torch.ones(1), Unhashable())
+
+
+def test_a_cache_answers_equal_objects_with_the_first() -> None:
+    def program(x: torch.Tensor, one: Any, two: Any) -> Any:
+        return cached(one, x)[0] is cached(two, x)[0], cached(one, x) is cached(two, x)
+
+    for make in (ByClass, Frozen):
+        cached.cache_clear()
+        expected = program(torch.ones(1), make(1), make(1))
+        assert td.optimize("eager")(program)(torch.ones(1), make(1), make(1)) == expected == (True, True)

@@ -15,6 +15,7 @@ from triptych_dynamo.values.callables import operators
 from triptych_dynamo.values.callables.builtin_functions import builtin
 from triptych_dynamo.values.callables.functions import FunctionValue
 from triptych_dynamo.values.common import index_of, is_constant_equal, none
+from triptych_dynamo.values.containers.hashing import key_of
 from triptych_dynamo.values.containers.mappings import DictValue
 from triptych_dynamo.values.containers.sequences import TupleValue
 from triptych_dynamo.values.objects.classes import constructs
@@ -94,10 +95,10 @@ def wrap_partial(tx: Frame, obj: functools.partial[Any], source: Source | None) 
     return PartialValue(part("func"), part("args"), part("keywords"), source)
 
 
-def _mark_of(value: Value) -> Any:
-    """An argument in the key of a cached call: a constant by type and value, anything else by identity."""
+def _mark_of(tx: Frame, value: Value) -> Any:
+    """An argument in the key of a cached call: an atom by type and value, anything else as in a dictionary."""
     obj = value.as_constant() if value.is_constant() else None
-    return (type(obj), obj) if type(obj) in ConstantValue.ATOMS and obj is not None else value
+    return (type(obj), obj) if type(obj) in ConstantValue.ATOMS and obj is not None else key_of(tx, value)
 
 
 class CachedFunctionValue(RealObjectValue):
@@ -120,7 +121,8 @@ class CachedFunctionValue(RealObjectValue):
     def call(self, tx: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if all(arg.is_constant() for arg in (*args, *kwargs.values())):
             return self._run(tx, args, kwargs)
-        mark = (tuple(map(_mark_of, args)), tuple((name, _mark_of(arg)) for name, arg in kwargs.items()))
+        named = tuple((name, _mark_of(tx, arg)) for name, arg in kwargs.items())
+        mark = (tuple(_mark_of(tx, arg) for arg in args), named)
         if mark not in self.results:
             self.results[mark] = self._inline(tx, args, kwargs)
         return self.results[mark]

@@ -326,6 +326,8 @@ class ObjectValue(Value):
             raise
 
     def key(self, tx: Frame) -> Any:
+        if attributes.defines(self.cls, "__hash__") is None:
+            return tx.raise_python(TypeError, f"unhashable type: '{self.cls.__name__}'")
         if attributes.defines(self.cls, "__hash__") is attributes.defines(object, "__hash__"):
             return self if self.is_new else self.real
         if self.storage is not None and not isinstance(attributes.defines(self.cls, "__hash__"), FunctionType):
