@@ -19,6 +19,7 @@ ONCE_WRONG = [
     (404156, 2),  # two suspended generators at a frame's end
     (700217, 2),  # reversed lists at their end, over a break
     (701915, 2),  # a handler that fails ends a generator whose end breaks
+    (831251, 3),  # the least of nothing
     (800128, 3),  # an exception's traceback kept a suspended generator of the caller
 ]
 NEW = [*((seed, 1) for seed in range(7000, 7006)), *((seed, 2) for seed in range(7000, 7008))]

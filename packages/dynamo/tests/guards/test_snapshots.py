@@ -3,6 +3,7 @@
 import collections
 import gc
 import random
+import sys
 import time
 
 import pytest
@@ -246,7 +247,8 @@ def test_cost_of_a_deep_model():
     assert guards[program.failed((model, None), fn)].kind == "truth"
     handle.remove()
     assert program.failed((model, None), fn) is None
-    assert len(guards) > 2500 and quick < 60e-6, quick
+    most = 60e-6 if sys.version_info < (3, 13) else 150e-6  # attributes inside of objects have no version there
+    assert len(guards) > 2500 and quick < most, quick
 
 
 def test_module_that_changes_at_each_call():
