@@ -20,6 +20,7 @@ ONCE_WRONG = [
     (700217, 2),  # reversed lists at their end, over a break
     (701915, 2),  # a handler that fails ends a generator whose end breaks
     (831251, 3),  # the least of nothing
+    (840034, 3),  # an array over a tensor that is written behind a break
     (800128, 3),  # an exception's traceback kept a suspended generator of the caller
 ]
 NEW = [*((seed, 1) for seed in range(7000, 7006)), *((seed, 2) for seed in range(7000, 7008))]

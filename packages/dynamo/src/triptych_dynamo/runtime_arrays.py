@@ -89,6 +89,11 @@ def apart_in_memory(first: Any, second: Any) -> bool:
     return end <= other_start or other_end <= start
 
 
+def together_in_memory(first: Any, second: Any) -> bool:
+    """Whether two arrays or tensors share memory."""
+    return not apart_in_memory(first, second)
+
+
 def tensor_as_array(value: Any) -> Any:
     """An array over a tensor's memory; anything else is what it is."""
     return value.numpy() if isinstance(value, torch.Tensor) else value

@@ -13,7 +13,7 @@ import torch
 from triptych_dynamo.errors import Unsupported
 from triptych_dynamo.guards.facts import Apart, PythonFact
 from triptych_dynamo.guards.python_check import memory_range
-from triptych_dynamo.runtime_arrays import apart_in_memory
+from triptych_dynamo.runtime_arrays import apart_in_memory, together_in_memory
 from triptych_dynamo.sources import ComputedSource, Source, is_owned
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def guard_memory(trace: Trace) -> None:
         for source, found in shared.items():
             guard_apart(trace, "no_overlap", [source], [other for other in others if other not in found])
             for other in found:
-                trace.guard("overlap", None, Apart((source,), (other,)))
+                _guard_together(trace, source, other)
 
 
 def guard_apart(trace: Trace, kind: str, sources: list[Source], others: list[Source]) -> None:
@@ -67,9 +67,23 @@ def guard_apart(trace: Trace, kind: str, sources: list[Source], others: list[Sou
                 _guard_array(trace, source, other)
 
 
+def _guard_together(trace: Trace, source: Source, other: Source) -> None:
+    """A written input shares memory with another one, either of which may be an array."""
+    if not isinstance(source, ComputedSource) and not isinstance(other, ComputedSource):
+        trace.guard("overlap", None, Apart((source,), (other,)))
+        return
+    pair = _pair(source, other)
+    trace.guard("python", pair[0], PythonFact(together_in_memory, f"{source} and {other} share memory", pair))
+
+
+def _pair(*sources: Source) -> tuple[Source, ...]:
+    """Where the arrays and tensors are that the inputs are made of."""
+    return tuple(item.operands[0] if isinstance(item, ComputedSource) else item for item in sources)
+
+
 def _guard_array(trace: Trace, source: Source, other: Source) -> None:
     """Memory of an array is not memory of another input."""
-    pair = tuple(item.operands[0] if isinstance(item, ComputedSource) else item for item in (source, other))
+    pair = _pair(source, other)
     trace.guard("python", pair[0], PythonFact(apart_in_memory, f"{source} and {other} are apart in memory", pair))
 
 
