@@ -6,6 +6,7 @@ when no entry fits; both compile the frame and answer with an entry.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import threading
 import time
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 
 from triptych_dynamo import logs
-from triptych_dynamo._eval_frame import Entry
+from triptych_dynamo._eval_frame import Entry, Unhooked
 from triptych_dynamo._torch_compat import saved_tensor_hooks_active
 from triptych_dynamo.compile_frame import CompiledFrame, FrameCompiler
 from triptych_dynamo.emit.continuation import Layout
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from triptych_dynamo.region_handle import RegionHandle
 
 SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+_IMPORTS: CodeType = importlib._bootstrap._find_and_load.__code__  # type: ignore[attr-defined]
 
 
 @dataclass
@@ -121,6 +124,8 @@ class CompiledRegion:
     def frame_miss(self, function: FunctionType, arguments: tuple[Any, ...]) -> Entry | bool | None:
         """A frame under the callable has no entry: compile it, let it run this time (False), or always (None)."""
         code = function.__code__
+        if code is _IMPORTS:  # what a module does when it is imported is done once
+            return Entry(None, Unhooked(function))
         is_continuation = code in self._layouts
         if not is_continuation and (self.options.fullgraph or code in self._own_codes or is_skipped(code)):
             return None

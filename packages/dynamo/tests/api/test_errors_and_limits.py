@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -176,3 +178,24 @@ def test_faults_where_code_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FramePart, "stack_values", broken)
     with pytest.raises(td.TracerFault, match=r"test_errors_and_limits.py:\d+: StopIteration"):
         td.optimize("eager")(fn)(torch.ones(1))
+
+
+def test_what_modules_do_when_imported_is_nothing_to_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "import torch\ndef made(n):\n    return torch.ones(n) * 2\nVALUE = made(3)\n"
+    (tmp_path / "imported_by_a_region.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    @td.disable(recursive=False)
+    def load() -> torch.Tensor:
+        import imported_by_a_region
+
+        return imported_by_a_region.made(2) + imported_by_a_region.VALUE.sum()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x + load()
+
+    compiled = td.optimize("eager")(fn)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 9.0))
+    names = [record.name for record in td.region_of(compiled).records]
+    assert [name for name in names if name.startswith("made")] == ["made+0"]  # the call by `load`, not the module's own
+    assert sys.modules.pop("imported_by_a_region").VALUE.shape == (3,)
