@@ -36,6 +36,19 @@ def test_calls_are_limited_in_bytes(check, monkeypatch):
     assert compiled.source.count("_foreach_copy_(") == 2
 
 
+def test_the_first_calls_take_little(check, monkeypatch):
+    monkeypatch.setattr(casts, "FIRST", 64)
+    monkeypatch.setattr(casts, "FEWEST", 2)
+    compiled = check(products, torch.randn(4, 4), *chain(*[4] * 8), **LOOSE)  # weights of 32 bytes
+    assert compiled.source.count("_foreach_copy_(") == 3  # two, four, the last
+
+
+def test_a_call_is_for_the_fewest_at_least(check, monkeypatch):
+    monkeypatch.setattr(casts, "FIRST", 8)
+    compiled = check(products, torch.randn(4, 4), *chain(*[4] * 10), **LOOSE)
+    assert compiled.source.count("_foreach_copy_(") == 2
+
+
 def test_convolutions(check):
     def fn(x, *weights):
         x = x.to(torch.bfloat16)

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from triptych_inductor.ir import alignment
 from triptych_inductor.lowering import products
 
@@ -10,7 +12,8 @@ from triptych_inductor.lowering import products
 def as_on_gpus(monkeypatch):
     monkeypatch.setitem(alignment.ALIGNMENT, "cpu", 16)
     monkeypatch.setattr(alignment, "LEAST_WORK", 1)
-    monkeypatch.setattr(products, "PIECE_ROWS", 16)
+    monkeypatch.setattr(products, "LEAST_ROWS", 32)
+    monkeypatch.setattr(products, "LAST_ROWS", 8)
 
 
 def half(*size):
@@ -85,14 +88,24 @@ def test_one_copy_for_several_products(check):
 def test_returned_products_are_made_in_pieces(check, rows):
     x, w, b = half(rows, 8), half(8, 521), half(521)
     compiled = check(lambda x, w: (x @ w).view(1, rows, 521), x, w, **LOOSE)
-    pieces = -(-rows // 16) if rows >= 32 else 1
-    assert compiled.source.count(" mm(") == pieces
-    assert rows < 32 or compiled.source.count(" = new_") <= 2 + (rows % 16 > 0) + 1  # pieces, result, weight
+    made = len(products.pieces(rows, 521, 528, 8)) + 1 if rows >= 32 else 1
+    assert compiled.source.count("mm(") == made
+    assert rows < 32 or compiled.source.count(" = new_") == 2  # the result and the weight: no memory for pieces
     compiled = check(lambda x, w, b: torch.addmm(b, x, w), x, w, b, **LOOSE)
-    assert compiled.source.count(" mm(") == pieces
+    assert compiled.source.count("mm(") == made
     check(lambda x, w, b: torch.addmm(b, x, w), x, w, half(rows, 521), **LOOSE)
     check(lambda x, w, b: torch.addmm(b, x.t(), w), half(8, rows), w, half(1, 521), **LOOSE)
     check(lambda x, w: (x @ w, (x @ w).view(1, rows, 521), (x @ w) * 2), x, w, **LOOSE)
+
+
+@given(st.integers(1, 5000), st.integers(1, 60000), st.sampled_from([4, 8]))
+def test_pieces_follow_each_other_and_lie_behind_their_place(rows, columns, step):
+    wide, done = -(-columns // step) * step, 0
+    for start, count, offset in products.pieces(rows, columns, wide, step):
+        assert start == done and count > 0 and offset % step == 0
+        assert (start + count) * columns <= offset <= rows * columns - count * wide
+        done = start + count
+    assert rows - done <= products.LAST_ROWS or columns < 5 * step
 
 
 def test_scaled_products_are_made_as_they_are(check):

@@ -12,6 +12,8 @@ from triptych_inductor.codegen.triton import columns as columns_module
 from triptych_inductor.codegen.triton.devices import EXAMPLES
 from triptych_inductor.codegen.triton.generate import generate
 from triptych_inductor.codegen.triton.interpret import run_interpreted
+from triptych_inductor.ir import alignment
+from triptych_inductor.lowering import products
 
 
 class InterpretedTriton:
@@ -196,3 +198,18 @@ def test_scans_from_the_end():
     check(grads(lambda x: x.cumprod(1), x), x, gradient, rtol=1e-5, atol=1e-5)
     check(grads(lambda x: x.logcumsumexp(1), x), x, gradient, rtol=1e-5, atol=1e-5)
     check(grads(lambda x: x.cummax(1).values, x), x, gradient, fallbacks=1)
+
+
+@pytest.mark.parametrize("bias", [None, (37,), (1, 37), (40, 37)])
+def test_pieces_of_odd_products_are_moved_within_their_result(monkeypatch, bias):
+    monkeypatch.setitem(alignment.ALIGNMENT, "cpu", 16)
+    monkeypatch.setattr(alignment, "LEAST_WORK", 1)
+    monkeypatch.setattr(products, "LEAST_ROWS", 32)
+    monkeypatch.setattr(products, "LAST_ROWS", 8)
+    x, w = torch.randn(40, 8).bfloat16(), torch.randn(8, 37).bfloat16()
+    if bias is None:
+        compiled = check(torch.mm, x, w, rtol=2e-2, atol=2e-2)
+    else:
+        b = torch.randn(bias).bfloat16()
+        compiled = check(lambda x, w, b: torch.addmm(b, x, w), x, w, b, rtol=4e-2, atol=4e-2)
+    assert compiled.source.count("mm(") > 1

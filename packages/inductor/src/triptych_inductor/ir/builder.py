@@ -104,13 +104,18 @@ class Builder:
         tensor.recipe, tensor.parents, tensor.base = None, (), None
         return window
 
-    def store(self, value: LazyTensor, target: Strided, part: bool = False, alone: bool = False) -> None:
-        """A node that writes `value` into the window `target` of the same size; `part`, `alone` as in `LoopNode`."""
+    def store(
+        self, value: LazyTensor, target: Strided, part: bool = False, alone: bool = False, apart: bool = False
+    ) -> None:
+        """A node that writes `value` into the window `target` of the same size; `part`, `alone` as in `LoopNode`.
+
+        apart: what `value` reads of the target's buffer lies outside the window.
+        """
         if any(e == 0 for e in target.size):
             return
         node = store_node(self.fresh_name("op"), value, target, self.hint, self.origin)
         name, place = node.writes[0]
-        if any(read == name and index != place for read, index in node.reads):
+        if not apart and any(read == name and index != place for read, index in node.reads):
             self.realise(value)  # it reads elements that the loop has overwritten
             node = store_node(self.fresh_name("op"), value, target, self.hint, self.origin)
         node.part, node.alone = part, alone

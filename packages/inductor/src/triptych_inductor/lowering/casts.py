@@ -23,7 +23,8 @@ aten = torch.ops.aten
 
 DEVICES = frozenset({"cuda"})  # where a launch costs more than a small cast
 SMALL = 1 << 21  # elements of a weight that is not worth a kernel of its own
-BYTES = 16 << 20  # results of one call: the memory that may be taken before it is needed
+FIRST = 1 << 19  # bytes of the results of the first call: what is taken before it is needed. Each call takes twice the
+BYTES = 16 << 20  # one before, up to this: a network of images has small weights and large activations at its beginning
 FEWEST = 4  # casts in one call
 
 _USERS = PRODUCTS | {aten.bmm, aten.convolution}
@@ -91,16 +92,19 @@ def _only_read_by_libraries(node: FxNode) -> bool:
 
 
 def _batches(nodes: list[FxNode]) -> list[list[FxNode]]:
-    """Nodes of one kind in program order, a batch up to `BYTES`; batches of too few nodes left out."""
+    """Nodes of one kind in program order, in batches from `FIRST` up to `BYTES`, or of the fewest nodes.
+
+    The last is left out if it is of too few.
+    """
     kinds: dict[Any, list[list[FxNode]]] = {}
     room: dict[Any, int] = {}
     for node in nodes:
         value = node.meta["val"]
         kind = (node.args[0].meta["val"].dtype, value.dtype, value.device)  # type: ignore[union-attr]
         size = value.numel() * value.dtype.itemsize
-        if kind not in kinds or size > room[kind]:
+        if kind not in kinds or (size > room[kind] and len(kinds[kind][-1]) >= FEWEST):
             kinds.setdefault(kind, []).append([])
-            room[kind] = BYTES
+            room[kind] = min(BYTES, FIRST << len(kinds[kind]) - 1)
         kinds[kind][-1].append(node)
         room[kind] -= size
     return [batch for batches in kinds.values() for batch in batches if len(batch) >= FEWEST]

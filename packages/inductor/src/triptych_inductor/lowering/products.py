@@ -14,7 +14,7 @@ from torch.fx import Node as FxNode
 from triptych_inductor.ir import views
 from triptych_inductor.ir.alignment import is_large, leaves_graph, packet_of, reaches, rounded, step_of
 from triptych_inductor.ir.extents import as_extents
-from triptych_inductor.ir.nodes import Strided
+from triptych_inductor.ir.nodes import Buffer, Strided
 from triptych_inductor.ir.tensors import LazyTensor, new_buffer
 from triptych_inductor.loops import ops
 from triptych_inductor.loops.table import FLOAT
@@ -25,10 +25,12 @@ from triptych_inductor.lowering.registry import Context, find_lowering, register
 
 aten = torch.ops.aten
 
-# A product that leaves the graph with odd rows is made in pieces with aligned rows, each copied into its place, if it
-# has at least twice as many rows as this: so many at least in each, and at most so many pieces.
-PIECE_ROWS = 256
-PIECES = 16
+# A product that leaves the graph with odd rows is made in pieces with aligned rows, in memory of its own result that
+# is not filled yet, if it has at least so many rows; the last rows are made in their place by libraries' slow kernels.
+LEAST_ROWS = 512
+LAST_ROWS = 64
+# Pieces have multiples of these rows, the first that fits: libraries' kernels make 128 rows at a time.
+UNITS = (128, 16, 1)
 
 
 @register_lowering(aten.mm.default)
@@ -123,33 +125,69 @@ class _Padding:
         return LazyTensor(ctx.builder, self.size, ctx.dtype, ctx.device, strided=window, weight=0)
 
     def in_pieces(self, bias: LazyTensor | None = None) -> LazyTensor:
-        """The result without room, plus the bias: made a piece of rows at a time, each copied into its place.
+        """The result without room, plus the bias.
 
-        So there is never a second matrix of its size; the pieces follow each other in the same memory.
+        A piece of rows is made with its room at the end of the result's memory and copied from there into its place,
+        as long as there is memory for both (see `pieces`), so that the result is all the memory that is taken.
         """
-        ctx, a, b = self.ctx, self.a, self.b
-        builder, (rows, columns) = ctx.builder, self.size
-        result = new_buffer(builder, self.size, None, ctx.dtype, ctx.device)
-        step = max(PIECE_ROWS, -(-rows // PIECES))
-        for start in range(0, rows, step):
-            count = min(step, rows - start)
-            left = Strided(a.buffer, (count, a.size[1]), a.stride, a.offset + start * a.stride[0])
-            made = new_buffer(builder, (count, b.size[1]), None, ctx.dtype, ctx.device)
-            builder.extern(aten.mm.default, (left, b), {}, [made], out="torch.mm")
-            window = Strided(made, (count, columns), made.stride)
-            piece = LazyTensor(builder, window.size, ctx.dtype, ctx.device, strided=window, weight=0)
-            if bias is not None:
-                part = bias
-                if bias.ndim == 2 and bias.size[0] != 1:
-                    part = views.strided_slice(bias, 0, start, count)
-                piece = pointwise(ops.add, piece, part, dtype=ctx.dtype)
-            builder.store(piece, Strided(result, window.size, result.stride, start * columns), part=True, alone=True)
+        builder, (rows, columns) = self.ctx.builder, self.size
+        result = new_buffer(builder, self.size, None, self.ctx.dtype, self.ctx.device)
+        done = 0
+        for start, count, offset in pieces(rows, columns, self.b.size[1], step_of(self.ctx.dtype, self.ctx.device)):
+            self._rows(Strided(result, (count, self.b.size[1]), (self.b.size[1], 1), offset), start, self.b)
+            made = Strided(result, (count, columns), (self.b.size[1], 1), offset)
+            self._into_place(made, result, start, bias)
+            done = start + count
+        last = Strided(result, (rows - done, columns), result.stride, done * columns)
+        self._rows(last, done, Strided(self.b.buffer, (self.b.size[0], columns), self.b.stride, self.b.offset))
+        if bias is not None:
+            self._into_place(last, result, done, bias)
         return builder.of_buffer(result)
+
+    def _rows(self, out: Strided, start: int, b: Strided) -> None:
+        """A product of some rows, written into `out`."""
+        a = self.a
+        left = Strided(a.buffer, (out.size[0], a.size[1]), a.stride, a.offset + start * a.stride[0])
+        self.ctx.builder.extern("torch.mm", (left, b), {"out": out}, [], mutates=frozenset({out.buffer.name}))
+
+    def _into_place(self, made: Strided, result: Buffer, start: int, bias: LazyTensor | None) -> None:
+        ctx = self.ctx
+        piece = LazyTensor(ctx.builder, made.size, ctx.dtype, ctx.device, strided=made, weight=0)
+        if bias is not None:
+            whole = bias.ndim != 2 or bias.size[0] == 1
+            part = bias if whole else views.strided_slice(bias, 0, start, made.size[0])
+            piece = pointwise(ops.add, piece, part, dtype=ctx.dtype)
+        target = Strided(result, made.size, result.stride, start * self.size[1])
+        ctx.builder.store(piece, target, part=True, alone=True, apart=True)
+
+
+def pieces(rows: int, columns: int, wide: int, step: int) -> list[tuple[int, int, int]]:
+    """How a matrix of `rows` x `columns` is filled from products with rows of `wide` elements made in its own memory.
+
+    Returns:
+        (first row, rows, where the piece is made: elements from the start, a multiple of `step`) of each piece. A
+        piece is made behind the place of its own rows. About half of the rows that are left fit; those that no piece
+        has, at the end, are `LAST_ROWS` or a few more.
+
+    Example:
+        >>> pieces(512, 1001, 1008, 8)
+        [(0, 128, 383488), (128, 128, 383488), (256, 112, 399616), (368, 64, 448000)]
+    """
+    found, start, whole = [], 0, rows * columns
+    while rows - start > LAST_ROWS:
+        fitting = ((rows - start) * columns - step + 1) // (columns + wide)
+        unit = next((u for u in UNITS if u <= fitting), None)
+        if unit is None:
+            break
+        count = fitting // unit * unit
+        found.append((start, count, (whole - count * wide) // step * step))
+        start += count
+    return found
 
 
 def _needs_eagers_rows(ctx: Context, padded: _Padding) -> bool:
     """Whether the result would only be copied, because it leaves the graph."""
-    if not padded.has_odd_rows or padded.size[0] < 2 * PIECE_ROWS:
+    if not padded.has_odd_rows or padded.size[0] < LEAST_ROWS:
         return False
     return leaves_graph(ctx.node) and not feeds_a_loop(ctx.node)
 

@@ -160,7 +160,7 @@ def gather(
 
 @dataclass(eq=False)
 class _Slot:
-    """Buffers of one form, one after the other in one window. `steps`: a bit for each step at which one is alive."""
+    """Buffers of one size, one after the other in the same bytes. `steps`: a bit for each at which one is alive."""
 
     size: int
     places: list[Place] = field(default_factory=list)
@@ -180,24 +180,27 @@ def pack(places: list[Place], name: str, device: torch.device) -> Arena:
         bisect.insort(placed, slot, key=lambda s: s.offset)
         for place in slot.places:
             place.offset = slot.offset
-            place.twin = slot.places[0] if place is not slot.places[0] else None
+            first = next(p for p in slot.places if p.form == place.form)
+            place.twin = first if first is not place else None
     return Arena(name, device, sorted(places, key=lambda p: p.first))
 
 
 def _slots(places: list[Place]) -> list[_Slot]:
     """Buffers of each form in the fewest windows: each takes the one that came free last, else a new one."""
     by_form: dict[tuple[Any, ...], list[_Slot]] = {}
+    slot_of: dict[str, _Slot] = {}
     for place in sorted(places, key=lambda p: (p.first, p.over is None)):
         slots = by_form.setdefault(place.form, [])
         free = [s for s in slots if s.places[-1].last < place.first]
         if place.over is not None:
-            slot = next(s for s in slots if s.places[-1].buffer.name == place.over)
+            slot = slot_of[place.over]
         elif free:
             slot = max(free, key=lambda s: s.places[-1].last)
         else:
             slot = _Slot(place.size)
             slots.append(slot)
         slot.take(place)
+        slot_of[place.buffer.name] = slot
     return [slot for slots in by_form.values() for slot in slots]
 
 

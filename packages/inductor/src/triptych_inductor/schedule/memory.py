@@ -8,6 +8,7 @@ are gathered in arenas (`arena.py`) where that saves allocations and does not ra
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,6 +130,16 @@ def _running(changes: list[int]) -> list[int]:
     return result
 
 
+def _bytes(hint: Callable[[Extent], int], buffer: Buffer) -> int:
+    return rounded(hint(buffer.extent) * buffer.dtype.itemsize, buffer.device)
+
+
+def peaks(graph: IRGraph, usages: list[Usage], over: Mapping[str, str], hint: Callable[[Extent], int]) -> list[int]:
+    """Bytes alive at the peaks of `Room`, if nothing is held for longer than it is used."""
+    lives = Lifetimes.of(graph, usages).overwriting(over)
+    return Room(graph, lives, len(usages), graph.returned, functools.partial(_bytes, hint)).peaks
+
+
 def plan(
     graph: IRGraph,
     usages: list[Usage],
@@ -144,10 +155,7 @@ def plan(
     """
     lives = Lifetimes.of(graph, usages).overwriting(over or {})
     kept = graph.returned
-
-    def size(buffer: Buffer) -> int:
-        return rounded(hint(buffer.extent) * buffer.dtype.itemsize, buffer.device)
-
+    size = functools.partial(_bytes, hint)
     planner = _Planner(graph, usages, lives, kept, size)
     found = planner.gather() if arenas else []
     result = planner.separate(reuse)
@@ -199,12 +207,14 @@ class _Planner:
         return found
 
     def _apart(self) -> set[str]:
-        """Buffers that share memory with one that lies in no arena."""
-        apart = {name for name in self.lives.over.values() if self.graph.buffers[name].kind != "temporary"}
+        """Buffers that share memory with one that lies in no arena: with what others make, or what is returned."""
+        chains: dict[str, list[str]] = {}  # buffer -> all that share its memory
         for name, operand in self.lives.over.items():  # in the order of the steps
-            if operand in apart:
-                apart.add(name)
-        return apart
+            chain = chains.setdefault(operand, [operand])
+            chain.append(name)
+            chains[name] = chain
+        outside = {n for n in chains if n in self.kept or self.graph.buffers[n].kind != "temporary"}
+        return {name for name, chain in chains.items() if not outside.isdisjoint(chain)}
 
     def _static(self, buffer: Buffer) -> bool:
         return type(buffer.extent) is int and candidate(buffer, self.size(buffer))

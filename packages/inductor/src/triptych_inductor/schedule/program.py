@@ -3,8 +3,10 @@ plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import torch
 
 from triptych_inductor.backends import CODE_GENERATORS
 from triptych_inductor.ir.extents import Extent
@@ -15,6 +17,7 @@ from triptych_inductor.schedule import axes, memory
 from triptych_inductor.schedule.columns import pair_columns
 from triptych_inductor.schedule.fuse import Step, describe, fuse
 from triptych_inductor.schedule.groups import Group
+from triptych_inductor.schedule.order import lower_peak
 from triptych_inductor.schedule.overwrite import overwritten
 from triptych_inductor.schedule.stages import KernelBuilder, KernelCall
 
@@ -34,27 +37,51 @@ def schedule(graph: IRGraph, options: Options, hint: Callable[[Extent], int]) ->
     """Fuse, build kernels (equal ones once), and plan memory."""
     remove_unused(graph)
     steps = fuse(graph, options, hint)
-    program = Program(graph, description=describe(steps))
-    by_key: dict[str, Kernel] = {}
     outside = _read_outside(graph, steps)
-    for k, step in enumerate(steps):
-        if isinstance(step.content, ExternNode):
-            program.steps.append(step.content)
-        else:
-            program.steps.append(_kernel_call(step.content, graph, outside[k], by_key, hint))
-    program.steps = pair_columns(
-        program.steps, lambda device: device.type in CODE_GENERATORS and CODE_GENERATORS[device.type].pairs
-    )
-    usages = [_usage(step, graph) for step in program.steps]
-    usages.append(memory.Usage(graph.returned, []))
-    over: dict[str, str] = {}
-    if options.inplace_buffers:
-        over = overwritten(program.steps, graph, memory.Lifetimes.of(graph, usages).last, graph.returned)
+    by_key: dict[str, Kernel] = {}
+    contents: list[KernelCall | ExternNode] = [
+        step.content
+        if isinstance(step.content, ExternNode)
+        else _kernel_call(step.content, graph, outside[k], by_key, hint)
+        for k, step in enumerate(steps)
+    ]
+    chosen = _Arrangement(graph, contents, range(len(steps)), options, hint)
+    order = lower_peak(steps, graph, outside, hint)
+    if order != list(range(len(steps))):
+        other = _Arrangement(graph, contents, order, options, hint)
+        if other.peaks < chosen.peaks and all(a <= b for a, b in zip(other.peaks, chosen.peaks, strict=True)):
+            chosen = other
+    program = Program(graph, chosen.steps, description=describe([steps[k] for k in chosen.order]))
     arenas = options.memory_arenas and options.inplace_buffers
-    program.memory = memory.plan(graph, usages, options.inplace_buffers, hint, arenas, over)
+    program.memory = memory.plan(graph, chosen.usages, options.inplace_buffers, hint, arenas, chosen.over)
     program.description += "".join(f"\n{arena}" for step in program.memory for arena in step.opens)
     program.kernels = _distinct(program.steps)
     return program
+
+
+class _Arrangement:
+    """Steps in one order: what they use, which results are written over operands, and the peaks of memory."""
+
+    def __init__(
+        self,
+        graph: IRGraph,
+        contents: Sequence[KernelCall | ExternNode],
+        order: Sequence[int],
+        options: Options,
+        hint: Callable[[Extent], int],
+    ) -> None:
+        self.order = order
+        self.steps = pair_columns([contents[k] for k in order], _pairs)
+        self.usages = [*[_usage(step, graph) for step in self.steps], memory.Usage(graph.returned, [])]
+        self.lives = memory.Lifetimes.of(graph, self.usages)
+        self.over: dict[str, str] = {}
+        if options.inplace_buffers:
+            self.over = overwritten(self.steps, graph, self.lives.last, graph.returned)
+        self.peaks = memory.peaks(graph, self.usages, self.over, hint)
+
+
+def _pairs(device: torch.device) -> bool:
+    return device.type in CODE_GENERATORS and CODE_GENERATORS[device.type].pairs
 
 
 LETS_GO = frozenset({"aten", "prims", "triptych_triton"})

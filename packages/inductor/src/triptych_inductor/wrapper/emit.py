@@ -143,7 +143,8 @@ class Emitter:
         for place in memory.places:
             self._place(place)
         for buffer, operand in memory.over:
-            self.lines.append(f"{buffer.name} = {operand.name}  # written over it")
+            source = operand.name if buffer.form == operand.form else f"{self._window(buffer)}({operand.name})"
+            self.lines.append(f"{buffer.name} = {source}  # written over it")
         for buffer, source in memory.allocate:
             if source is not None:
                 self.lines.append(f"{buffer.name} = {source.name}; del {source.name}  # reuse")
@@ -167,9 +168,12 @@ class Emitter:
         if name not in self.typed.setdefault(arena, []):
             self.typed[arena].append(name)
             self.lines.append(f"{name} = {arena}.view({buffer.dtype})")
+        self.lines.append(f"{buffer.name} = {self._window(buffer, buffer.offset)}({name})")
+
+    def _window(self, buffer: Buffer, offset: Any = 0) -> str:
+        """The module-level name of a function of memory that gives a buffer's window."""
         size, stride = text.tuple_text(buffer.size), text.tuple_text(buffer.stride)
-        make = self._named(f"window({size}, {stride}, {buffer.offset})", f"window_{_sizes(buffer.size)}")
-        self.lines.append(f"{buffer.name} = {make}({name})")
+        return self._named(f"window({size}, {stride}, {offset})", f"window_{_sizes(buffer.size)}")
 
     def _close(self, arena: Arena) -> None:
         names = [arena.name, *self.typed.get(arena.name, ()), *(p.buffer.name for p in arena.places)]
