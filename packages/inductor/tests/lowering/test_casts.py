@@ -39,8 +39,8 @@ def test_calls_are_limited_in_bytes(check, monkeypatch):
 def test_the_first_calls_take_little(check, monkeypatch):
     monkeypatch.setattr(casts, "FIRST", 64)
     monkeypatch.setattr(casts, "FEWEST", 2)
-    compiled = check(products, torch.randn(4, 4), *chain(*[4] * 8), **LOOSE)  # weights of 32 bytes
-    assert compiled.source.count("_foreach_copy_(") == 3  # two, four, the last
+    compiled = check(products, torch.randn(4, 4), *chain(*[4] * 14), **LOOSE)  # weights of 32 bytes
+    assert compiled.source.count("_foreach_copy_(") == 3  # two, eight, the last
 
 
 def test_a_call_is_for_the_fewest_at_least(check, monkeypatch):

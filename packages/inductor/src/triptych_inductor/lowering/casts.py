@@ -23,8 +23,8 @@ aten = torch.ops.aten
 
 DEVICES = frozenset({"cuda"})  # where a launch costs more than a small cast
 SMALL = 1 << 21  # elements of a weight that is not worth a kernel of its own
-FIRST = 1 << 19  # bytes of the results of the first call: what is taken before it is needed. Each call takes twice the
-BYTES = 16 << 20  # one before, up to this: a network of images has small weights and large activations at its beginning
+FIRST = 1 << 16  # bytes of the results of the first call: what is taken before it is needed. Each call takes four times
+BYTES = 16 << 20  # the one before, up to this: a network of images begins with small weights and large activations
 FEWEST = 4  # casts in one call
 
 _USERS = PRODUCTS | {aten.bmm, aten.convolution}
@@ -104,7 +104,7 @@ def _batches(nodes: list[FxNode]) -> list[list[FxNode]]:
         size = value.numel() * value.dtype.itemsize
         if kind not in kinds or (size > room[kind] and len(kinds[kind][-1]) >= FEWEST):
             kinds.setdefault(kind, []).append([])
-            room[kind] = min(BYTES, FIRST << len(kinds[kind]) - 1)
+            room[kind] = min(BYTES, FIRST << 2 * (len(kinds[kind]) - 1))
         kinds[kind][-1].append(node)
         room[kind] -= size
     return [batch for batches in kinds.values() for batch in batches if len(batch) >= FEWEST]
