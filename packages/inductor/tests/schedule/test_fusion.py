@@ -217,3 +217,32 @@ def test_cheap_producer_goes_into_a_pooling_whose_windows_overlap_little(check):
     assert len(check(lambda x, w, b: F.max_pool2d(F.relu(x * w + b), 3, 2, 1), x, w, b).kernels) == 1
     assert len(check(lambda x, w, b: F.max_pool2d(F.relu(x * w + b), 3, 1, 1), x, w, b).kernels) == 2
     assert len(check(lambda x, w, b: F.max_pool2d(torch.tanh(x * w + b), 3, 2, 1), x, w, b).kernels) == 2
+
+
+def block_of_images(x, w, gamma, beta, inner):
+    """As in ConvNeXt under autocast: the rows of a norm lie together where the image is channels-last."""
+    y = F.conv2d(x, w, padding=1, groups=x.shape[1]) + 1
+    y = F.layer_norm(y.permute(0, 2, 3, 1).double(), (x.shape[1],), gamma, beta).float()
+    return x + (F.gelu(y @ inner) @ inner.t()).permute(0, 3, 1, 2)
+
+
+def test_norms_behind_channels_last_convolutions_are_one_kernel(check):
+    c = 12
+    x = torch.randn(2, c, 5, 7).to(memory_format=torch.channels_last)
+    norm = [torch.randn(c, dtype=torch.float64) for _ in range(2)]
+    compiled = check(block_of_images, x, torch.randn(c, 1, 3, 3), *norm, torch.randn(c, 8), channels_last="always")
+    text = compiled.source[compiled.source.index("def call") :]
+    between = text[text.index("convolution") : text.index(" mm(")]
+    assert between.count("kernel_") == 1
+
+
+def test_layouts_through_views_of_channels_last_images(check):
+    c = 12
+    x = torch.randn(2, c, 5, 7)
+
+    def fn(x, w):
+        y = F.conv2d(x, w) * 2
+        parts = y.transpose(1, 2) + 1, y.permute(3, 2, 1, 0).relu(), y.view(2, 3, 4, -1) * 3, y[:, ::2] - 1
+        return *parts, y.permute(0, 2, 3, 1).softmax(-1), y.flip(1) + y, y.expand(3, *y.shape)[1].tanh()
+
+    check(fn, x, torch.randn(c, c, 1, 1), channels_last="always")

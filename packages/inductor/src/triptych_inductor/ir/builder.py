@@ -9,9 +9,9 @@ import torch
 
 from triptych_inductor.ir import extents, views
 from triptych_inductor.ir.alignment import extended, strides_like, tails
-from triptych_inductor.ir.extents import Extent, contiguous_strides, same_all, tidy
+from triptych_inductor.ir.extents import Extent, contiguous_strides, same, same_all, tidy
 from triptych_inductor.ir.index import Index
-from triptych_inductor.ir.nodes import Buffer, ExternNode, IRGraph, LoopNode, Strided, map_leaves
+from triptych_inductor.ir.nodes import Buffer, ExternNode, IRGraph, LoopNode, Strided, map_leaves, walk
 from triptych_inductor.ir.tensors import (
     Indices,
     LazyTensor,
@@ -187,8 +187,32 @@ class Builder:
 
     def choose_layout(self, tensor: LazyTensor) -> None:
         """In a channels-last graph, results follow the layout of what they are computed from."""
-        if tensor.strided is None and tensor.ndim == 4 and any(_is_channels_last(p) for p in tensor.pending_parents()):
+        if tensor.strided is not None or tensor.ndim != 4:
+            return
+        if not any(_is_channels_last(p) for p in tensor.pending_parents()):
+            return
+        if any(t.base is not None for t in tensor.pending()):
+            tensor.layout = self._walked(tensor)
+        else:
             tensor.layout = extents.channels_last_strides(tensor.size)
+
+    def _walked(self, tensor: LazyTensor) -> tuple[Extent, ...] | None:
+        """Strides at which the tensor, through views, reads channels-last memory of as many elements; None if none."""
+        axes = fresh_axes(tensor.size)
+        values = record_body(self.dtypes, lambda: tensor.at(axes))
+        names = [next(iter(axis.terms), None) for axis in axes]
+        for load in (v for v in walk(values) if v.op == "load"):
+            name, index = load.attrs
+            buffer = self.graph.buffers[name]
+            if not isinstance(index, Index) or not same(buffer.numel, extents.product(tensor.size)):
+                continue
+            if not _is_channels_last(self.of_buffer(buffer)):
+                continue
+            own = contiguous_strides(tensor.size)
+            strides = tuple([own[d] if n is None else index.terms.get(n, 0) for d, n in enumerate(names)])
+            if extents.is_dense(tensor.size, strides):
+                return strides
+        return None
 
     def reuse(self, *tensors: LazyTensor) -> None:
         """Announce that a lowering reads these several times: dear recipes are stored (fusion keeps them in the
@@ -289,7 +313,7 @@ class Builder:
     ) -> None:
         """A node over points of `size` whose `body(indices)` stores into `target`'s buffer at computed places."""
         indices = fresh_axes(size)
-        values = record_body(self.dtypes, lambda: body(indices))
+        values = record_body(self.graph.dtypes, lambda: body(indices))
         self.add_node(LoopNode(self.fresh_name("op"), "scatter", axis_vars(indices), (), values, device, self.origin))
 
     def extern(
@@ -327,7 +351,7 @@ class Builder:
 def _is_channels_last(tensor: LazyTensor) -> bool:
     """Whether a tensor lies (or will lie) channels-last and not contiguously."""
     if tensor.strided is None:
-        return tensor.layout is not None
+        return tensor.layout is not None and tensor.layout == extents.channels_last_strides(tensor.size)
     if tensor.ndim != 4 or tensor.strided.stride[1] != 1:
         return False
     wanted = extents.channels_last_strides(tensor.size)
