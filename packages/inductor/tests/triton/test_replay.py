@@ -11,6 +11,7 @@ import pytest
 import torch
 import triptych_inductor
 from torch.fx.experimental.proxy_tensor import make_fx
+from triptych_inductor.runtime import objects
 from triptych_inductor.runtime.cuda import replay, steps
 from triptych_inductor.runtime.cuda.replay import Replay, ReplayFacts, replay_facts
 
@@ -112,6 +113,28 @@ def test_weights_are_read_where_they_lie(recording):
     moved = torch.full((4,), 10.0)
     assert call([torch.ones(4), moved])[0].tolist() == [10.0] * 4  # a new address: recorded again, now copied
     assert 1 in recorded.copied
+
+
+@pytest.mark.skipif(objects.native() is None, reason="without torch's C functions there is no quick comparison")
+def test_calls_like_the_last_are_not_looked_up(recording, monkeypatch):
+    weight, looked_up = torch.ones(4), []
+
+    def scaled(inputs):
+        out = torch.empty(4)
+        work = lambda: torch.mul(inputs[0], inputs[1], out=out)
+        work()
+        return [out], work
+
+    call, key = recording(scaled), replay._key
+    monkeypatch.setattr(replay, "_key", lambda *given: looked_up.append(1) or key(*given))
+    for k in range(8):
+        assert call([torch.full((4,), float(k)), weight])[0].tolist() == [k * float(weight[0])] * 4
+        weight.add_(1)
+    assert len(looked_up) == 2  # the run as it is and the recording
+    moved = torch.full((4,), 10.0)
+    for _ in range(3):
+        assert call([torch.ones(4), moved])[0].tolist() == [10.0] * 4
+    assert len(looked_up) == 3 and len(FakeGraph.made) == 2
 
 
 def test_written_inputs_are_written_back(recording):

@@ -59,7 +59,8 @@ def _type_offset() -> int:
 
 def _handle_offset() -> int:
     """Where a tensor object holds the pointer to its implementation."""
-    probes = [torch.empty(1), torch.empty(2, 3, dtype=torch.int64), torch.nn.Parameter(torch.empty(1))]
+    made = [torch.empty(size, device="cpu") for size in (1, (2, 3), 4)]  # whatever the program's default device is
+    probes = [*made[:2], torch.nn.Parameter(made[2])]
     for offset in range(object.__basicsize__, torch.Tensor.__basicsize__, 8):
         if all(ctypes.c_void_p.from_address(id(p) + offset).value == p._cdata for p in probes):
             return offset

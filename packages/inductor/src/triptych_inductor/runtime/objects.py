@@ -20,7 +20,7 @@ from triptych_inductor.runtime.binding import runtime_table
 from triptych_inductor.runtime.native import native_library
 
 SWITCH = "TRIPTYCH_PLAIN_TENSORS"  # environment variable; "1": Python functions make tensors and call torch's library
-SOURCES = ("objects", "allocate", "calls")
+SOURCES = ("objects", "allocate", "calls", "inputs")
 
 _LOCK = threading.Lock()
 _KEEP: list[Any] = []  # what the builtins read lives as long as the process: they may
@@ -74,6 +74,9 @@ class Native:
         for function in self._make.values():
             function.restype = ctypes.py_object
             function.argtypes = [ctypes.c_void_p, ctypes.c_long]
+        self.as_before = library.triptych_as_before
+        self.as_before.restype = ctypes.c_long
+        self.as_before.argtypes = [ctypes.c_void_p, ctypes.py_object]
 
     def builtin(self, maker: str, record: ctypes.Structure, kind: int, *keep: Any) -> Any:
         """The builtin that a C function makes of a record, which is kept with all that it points to."""

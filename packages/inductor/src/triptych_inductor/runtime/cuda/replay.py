@@ -25,6 +25,7 @@ from torch.fx import GraphModule, Node
 from triptych_inductor._torch_compat import foreach_copy
 from triptych_inductor.runtime.cuda import steps
 from triptych_inductor.runtime.cuda.outputs import Loans, Output, core, make_outputs, output_plan, own_copy
+from triptych_inductor.runtime.inputs import Inputs
 
 Run = Callable[[list[Any]], Any]
 _MOST_RECORDINGS = 16  # shapes recorded for one compiled graph
@@ -182,6 +183,7 @@ class Recording:
     shape: Callable[[list[Any]], Any] = list
     attempts: int = 0
     loans: Loans = field(default_factory=Loans)
+    inputs: Inputs | None = None  # of the last call, for a quick comparison
     step: tuple[int, int] = (0, 0)  # of the last replay (`steps.step`)
     warmup: tuple[int, int] = (0, 0)  # when the run began that was the warm-up (`steps.warmup`)
 
@@ -194,12 +196,18 @@ class Replay:
         self.facts = facts
         self.reason = facts.reason
         self.recordings: dict[tuple[Any, ...], Recording] = {}
+        self._latest: Recording | None = None
 
     def __call__(self, args: list[Any]) -> Any:
         """As the wrapped function: `args` is emptied."""
         if self.reason or torch.cuda.is_current_stream_capturing():
             return self.run(args)
         pool = pool_of(self.facts.device)
+        latest = self._latest
+        if latest is not None and self._fits(latest, args, pool):
+            with torch.cuda.device(self.facts.device), pool.turn():
+                if self._fits(latest, args, pool):  # no other thread was faster
+                    return self._replay(latest, args)
         key = _key(args, pool.lent)
         for lane in range(_LANES):
             recording = self.recordings.get((lane, *key))
@@ -216,6 +224,13 @@ class Replay:
                 if not self._record(recording, args):
                     return self.run(args)
             return self._replay(recording, args)
+
+    def _fits(self, recording: Recording, args: list[Any], pool: Pool) -> bool:
+        """Whether nothing but what is copied has changed since the recording's last replay, and nothing is lent."""
+        known = recording.inputs
+        if known is None or recording.loans.out() or not known.fit(args):
+            return False
+        return not pool.lent or not any(args[k].data_ptr() in pool.lent for k in recording.copied)
 
     def __str__(self) -> str:
         return f"runs without CUDA graphs ({self.reason})" if self.reason else "replayed as a CUDA graph"
@@ -244,7 +259,7 @@ class Replay:
             return False
         pool = pool_of(self.facts.device)
         pool.lent -= recording.loans.addresses
-        recording.graph, recording.outputs, recording.loans = None, [], Loans()
+        recording.graph, recording.outputs, recording.loans, recording.inputs = None, [], Loans(), None
         recording.static = [own_copy(a) if k in recording.copied else a for k, a in enumerate(args)]
         graph = torch.cuda.CUDAGraph()
         try:
@@ -263,6 +278,9 @@ class Replay:
 
     def _replay(self, recording: Recording, args: list[Any]) -> Any:
         assert recording.graph is not None
+        if recording.inputs is None:
+            recording.inputs = Inputs.of(args, recording.copied)
+        self._latest = recording
         order = sorted(recording.copied)
         if order:
             foreach_copy([core(recording.static[k]) for k in order], [core(args[k]) for k in order])
