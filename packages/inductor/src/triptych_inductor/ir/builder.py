@@ -199,7 +199,11 @@ class Builder:
     def _walked(self, tensor: LazyTensor) -> tuple[Extent, ...] | None:
         """Strides at which the tensor, through views, reads channels-last memory of as many elements; None if none."""
         axes = fresh_axes(tensor.size)
-        values = record_body(self.dtypes, lambda: tensor.at(axes))
+
+        def body() -> None:
+            tensor.at(axes)
+
+        values = record_body(self.dtypes, body)
         names = [next(iter(axis.terms), None) for axis in axes]
         for load in (v for v in walk(values) if v.op == "load"):
             name, index = load.attrs

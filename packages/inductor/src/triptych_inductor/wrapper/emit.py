@@ -143,8 +143,9 @@ class Emitter:
         for place in memory.places:
             self._place(place)
         for buffer, operand in memory.over:
-            source = operand.name if buffer.form == operand.form else f"{self._window(buffer)}({operand.name})"
-            self.lines.append(f"{buffer.name} = {source}  # written over it")
+            whole = buffer.form == operand.form
+            taken = operand.name if whole else f"{self._window(buffer)}({operand.name})"
+            self.lines.append(f"{buffer.name} = {taken}  # written over it")
         for buffer, source in memory.allocate:
             if source is not None:
                 self.lines.append(f"{buffer.name} = {source.name}; del {source.name}  # reuse")
