@@ -10,6 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from triptych_inductor.ir.nodes import Buffer, ExternNode, IRGraph, Strided
 from triptych_inductor.schedule.dependencies import dependencies
 from triptych_inductor.schedule.fuse import Step
+from triptych_inductor.schedule.memory import Sizes
 from triptych_inductor.schedule.order import lower_peak
 
 CPU = torch.device("cpu")
@@ -34,7 +35,7 @@ def graph_of(sizes, calls, inputs=(), returned=()):
 
 def ordered(graph):
     steps = [Step(node, needs) for node, needs in zip(graph.nodes, dependencies(graph.nodes), strict=True)]
-    order = lower_peak(steps, graph, [node.write_names for node in graph.nodes], int)
+    order = lower_peak(steps, graph, [node.write_names for node in graph.nodes], Sizes(int))
     for at, k in enumerate(order):
         assert steps[k].needs <= set(order[:at])
     return order

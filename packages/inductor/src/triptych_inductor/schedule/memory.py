@@ -8,7 +8,6 @@ are gathered in arenas (`arena.py`) where that saves allocations and does not ra
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,14 +129,25 @@ def _running(changes: list[int]) -> list[int]:
     return result
 
 
-def _bytes(hint: Callable[[Extent], int], buffer: Buffer) -> int:
-    return rounded(hint(buffer.extent) * buffer.dtype.itemsize, buffer.device)
+class Sizes:
+    """Bytes that buffers of one graph take; `hint` gives typical numbers for symbolic sizes."""
+
+    def __init__(self, hint: Callable[[Extent], int]) -> None:
+        self._hint = hint
+        self._known: dict[str, int] = {}
+
+    def __call__(self, buffer: Buffer) -> int:
+        found = self._known.get(buffer.name)
+        if found is None:
+            found = rounded(self._hint(buffer.extent) * buffer.dtype.itemsize, buffer.device)
+            self._known[buffer.name] = found
+        return found
 
 
-def peaks(graph: IRGraph, usages: list[Usage], over: Mapping[str, str], hint: Callable[[Extent], int]) -> list[int]:
+def peaks(graph: IRGraph, usages: list[Usage], over: Mapping[str, str], size: Callable[[Buffer], int]) -> list[int]:
     """Bytes alive at the peaks of `Room`, if nothing is held for longer than it is used."""
     lives = Lifetimes.of(graph, usages).overwriting(over)
-    return Room(graph, lives, len(usages), graph.returned, functools.partial(_bytes, hint)).peaks
+    return Room(graph, lives, len(usages), graph.returned, size).peaks
 
 
 def plan(
@@ -155,7 +165,7 @@ def plan(
     """
     lives = Lifetimes.of(graph, usages).overwriting(over or {})
     kept = graph.returned
-    size = functools.partial(_bytes, hint)
+    size = Sizes(hint)
     planner = _Planner(graph, usages, lives, kept, size)
     found = planner.gather() if arenas else []
     result = planner.separate(reuse)

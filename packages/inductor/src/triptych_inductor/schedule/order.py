@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from triptych_inductor.ir.extents import Extent
-from triptych_inductor.ir.nodes import ExternNode, IRGraph
+from triptych_inductor.ir.nodes import Buffer, ExternNode, IRGraph
 from triptych_inductor.schedule.fuse import Step
 
 # Steps are moved where the bytes alive are at least this share of the peak.
@@ -35,22 +34,22 @@ class _Traffic:
 
 
 def lower_peak(
-    steps: Sequence[Step], graph: IRGraph, outside: Sequence[set[str]], hint: Callable[[Extent], int]
+    steps: Sequence[Step], graph: IRGraph, outside: Sequence[set[str]], size: Callable[[Buffer], int]
 ) -> list[int]:
     """Positions of the steps in their new order.
 
-    outside: for each step the buffers it writes that must reach memory. `hint`: typical numbers for symbolic sizes.
+    outside: for each step the buffers it writes that must reach memory. size: bytes of a buffer.
     """
-    traffic = _traffic(steps, graph, outside, hint)
+    traffic = _traffic(steps, graph, outside, size)
     order = list(range(len(steps)))
     for _ in range(PASSES):
-        if not _one_pass(order, steps, traffic, _start(graph, traffic, hint)):
+        if not _one_pass(order, steps, traffic, _start(graph, traffic, size)):
             break
     return order
 
 
 def _traffic(
-    steps: Sequence[Step], graph: IRGraph, outside: Sequence[set[str]], hint: Callable[[Extent], int]
+    steps: Sequence[Step], graph: IRGraph, outside: Sequence[set[str]], size: Callable[[Buffer], int]
 ) -> list[_Traffic]:
     found: list[_Traffic] = []
     seen: set[str] = set()
@@ -63,14 +62,14 @@ def _traffic(
         for name in names:
             buffer = graph.buffers[name]
             if name not in seen and buffer.kind in ("temporary", "extern"):
-                own.made += hint(buffer.extent) * buffer.dtype.itemsize
+                own.made += size(buffer)
             last[name] = k
         seen |= names
         found.append(own)
     for name, k in last.items():
         buffer = graph.buffers[name]
         if name not in graph.returned and buffer.kind != "constant":
-            found[k].ends[name] = hint(buffer.extent) * buffer.dtype.itemsize
+            found[k].ends[name] = size(buffer)
     return found
 
 
@@ -79,11 +78,10 @@ def _lasts(graph: IRGraph, name: str, content: object) -> bool:
     return isinstance(content, ExternNode) or graph.buffers[name].kind in ("input", "constant")
 
 
-def _start(graph: IRGraph, traffic: Sequence[_Traffic], hint: Callable[[Extent], int]) -> int:
+def _start(graph: IRGraph, traffic: Sequence[_Traffic], size: Callable[[Buffer], int]) -> int:
     """Bytes alive before the first step: the inputs that some step ends."""
     ending = {name for step in traffic for name in step.ends}
-    inputs = [graph.buffers[n] for n in ending if graph.buffers[n].kind == "input"]
-    return sum(hint(b.extent) * b.dtype.itemsize for b in inputs)
+    return sum(size(graph.buffers[n]) for n in ending if graph.buffers[n].kind == "input")
 
 
 def _one_pass(order: list[int], steps: Sequence[Step], traffic: list[_Traffic], start: int) -> bool:

@@ -10,7 +10,7 @@ import torch
 
 from triptych_inductor.backends import CODE_GENERATORS
 from triptych_inductor.ir.extents import Extent
-from triptych_inductor.ir.nodes import ExternNode, IRGraph, LoopNode
+from triptych_inductor.ir.nodes import Buffer, ExternNode, IRGraph, LoopNode
 from triptych_inductor.loops.kernel import Kernel
 from triptych_inductor.options import Options
 from triptych_inductor.schedule import axes, memory
@@ -45,10 +45,11 @@ def schedule(graph: IRGraph, options: Options, hint: Callable[[Extent], int]) ->
         else _kernel_call(step.content, graph, outside[k], by_key, hint)
         for k, step in enumerate(steps)
     ]
-    chosen = _Arrangement(graph, contents, range(len(steps)), options, hint)
-    order = lower_peak(steps, graph, outside, hint)
+    size = memory.Sizes(hint)
+    chosen = _Arrangement(graph, contents, range(len(steps)), options, size)
+    order = lower_peak(steps, graph, outside, size)
     if order != list(range(len(steps))):
-        other = _Arrangement(graph, contents, order, options, hint)
+        other = _Arrangement(graph, contents, order, options, size)
         if other.peaks < chosen.peaks and all(a <= b for a, b in zip(other.peaks, chosen.peaks, strict=True)):
             chosen = other
     program = Program(graph, chosen.steps, description=describe([steps[k] for k in chosen.order]))
@@ -68,7 +69,7 @@ class _Arrangement:
         contents: Sequence[KernelCall | ExternNode],
         order: Sequence[int],
         options: Options,
-        hint: Callable[[Extent], int],
+        size: Callable[[Buffer], int],
     ) -> None:
         self.order = order
         self.steps = pair_columns([contents[k] for k in order], _pairs)
@@ -77,7 +78,7 @@ class _Arrangement:
         self.over: dict[str, str] = {}
         if options.inplace_buffers:
             self.over = overwritten(self.steps, graph, self.lives.last, graph.returned)
-        self.peaks = memory.peaks(graph, self.usages, self.over, hint)
+        self.peaks = memory.peaks(graph, self.usages, self.over, size)
 
 
 def _pairs(device: torch.device) -> bool:
