@@ -17,9 +17,10 @@ from triptych_dynamo._torch_compat import function_mode_count, transform_level
 from triptych_dynamo.trace.trials import error_of
 
 # What torch writes when it refuses types.
-_TEXTS = ("implemented for", "support", "dtype", "can't be cast", "result type", "alpha", "Integ")
-# What is asked: operations on single elements, reductions and products, whose kernels take tensors of any size. (With
-# stand-ins that do not fit together, kernels of other kinds may do anything.)
+_TEXTS = ("implemented for", "support", "dtype", "can't be cast", "result type", "alpha", "Integ", "scalar type")
+# What is asked: operations on single elements, reductions, products, and reads and writes at places that tensors tell
+# (zeros here), whose kernels take tensors of any size. (With stand-ins that do not fit together, kernels of other kinds
+# may do anything.)
 _ASKED = frozenset(
     {
         *("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "pow"),
@@ -45,9 +46,22 @@ _ASKED = frozenset(
         *("hardswish", "leaky_relu", "logsigmoid", "softsign", "softmax", "log_softmax", "logsumexp", "logcumsumexp"),
         *("std", "var", "mean", "median", "nanmedian", "nansum", "amax", "amin", "max", "min", "argmax", "argmin"),
         *("sort", "argsort", "topk", "kthvalue", "mode", "cummax", "cummin", "mm", "bmm", "dot", "mv", "addmm"),
+        *(
+            "index_put",
+            "index_copy",
+            "index_add",
+            "index_fill",
+            "index_reduce",
+            "index_select",
+            "masked_fill",
+            "setitem",
+        ),
+        *("masked_scatter", "scatter", "scatter_add", "scatter_reduce", "gather", "put", "take", "take_along_dim"),
         *("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "lt", "le", "gt", "ge"),
     }
 )
+# Fewest tensors with which a call is asked: assignments without a tensor as index convert what is assigned.
+_FEWEST = {"setitem": 3}
 _known: dict[Any, Exception | None] = {}
 
 
@@ -59,11 +73,12 @@ def refusal(target: Any, args: Any, kwargs: Any) -> Exception | None:
         args: arguments with fake tensors.
         kwargs: the same by name.
     """
-    if not _is_asked(target):
+    name = _name_asked(target)
+    if name is None:
         return None
     leaves, spec = _pytree.tree_flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if not tensors or not _are_mixed(tensors, leaves) or not all(map(_is_plain, tensors)):
+    if len(tensors) < _FEWEST.get(name, 1) or not _are_mixed(tensors, leaves) or not all(map(_is_plain, tensors)):
         return None
     key = (target, spec, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), *map(_kind, leaves))
     try:
@@ -74,18 +89,18 @@ def refusal(target: Any, args: Any, kwargs: Any) -> Exception | None:
     return _known[key]
 
 
-def _is_asked(target: Any) -> bool:
+def _name_asked(target: Any) -> str | None:
+    """The name of a call that is asked about; None for others."""
     if isinstance(target, str):
         name = target.strip("_") if target.startswith("__") else target
     elif isinstance(target, (BuiltinFunctionType, FunctionType)):
         if (getattr(target, "__module__", "") or "torch").partition(".")[0] not in ("torch", "_operator"):
-            return False
+            return None
         name = target.__name__
     else:
-        return False
-    if name.rstrip("_") not in _ASKED:
-        return False
-    return not function_mode_count() and not transform_level()
+        return None
+    name = name.rstrip("_")
+    return name if name in _ASKED and not function_mode_count() and not transform_level() else None
 
 
 def _are_mixed(tensors: list[torch.Tensor], leaves: list[Any]) -> bool:
@@ -111,7 +126,8 @@ def _stand_in(leaf: Any, usual: torch.dtype | None) -> Any:
     """A small tensor or number in place of an operand; `usual`: of this type, for one of another."""
     if isinstance(leaf, torch.Tensor):
         shape = [1 if isinstance(size, int) and size == 1 else 2 for size in leaf.shape]
-        return torch.zeros(shape, dtype=usual or leaf.dtype)
+        masking = leaf.dtype is torch.bool and usual is None
+        return torch.full(shape, masking, dtype=usual or leaf.dtype)  # a mask that takes all: as many as are assigned
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return 1
     unusual = (bool, complex) if usual is torch.float32 else (bool, complex, float)
