@@ -2,7 +2,8 @@
 
 Whether torch refuses hangs on how the two lie in their common memory, which the trace knows. So where an operand of a
 write shares the target's memory, or the target's elements share theirs, the call runs once for real on tensors that
-lie in the same way, and what torch says against that is raised while tracing.
+lie in the same way, and what torch says against that is raised while tracing. Symbolic sizes have the values of this
+call; where torch refuses these, they are fixed.
 """
 
 from __future__ import annotations
@@ -41,12 +42,36 @@ def conflict(target: Any, args: Any, kwargs: Any) -> Exception | None:
     others = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf is not written]
     if not _shares_with_itself(written) and not any(_memory(other) == memory for other in others):
         return None
-    if not all(map(_is_plain, others)) or any(type(leaf) in _SYMBOLIC for leaf in leaves):
+    if not all(map(_is_plain, others)) or not all(map(_is_known, leaves)):
         return None
-    return _try(target, leaves, spec, written)
+    error = _try(target, leaves, spec, written)
+    if error is not None:
+        for tensor in (written, *others):
+            _fix(tensor)
+    return error
 
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def _is_known(number: Any) -> bool:
+    """Whether a number has a value in this call; what is no symbol has."""
+    return type(number) not in _SYMBOLIC or number.node.has_hint()
+
+
+def _now(number: Any) -> Any:
+    """The value in this call, which nothing is to hang on."""
+    return number.node.hint if type(number) in _SYMBOLIC else number
+
+
+def _places(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+
+
+def _fix(tensor: torch.Tensor) -> None:
+    """The trace holds for the values of this call alone."""
+    for number in _places(tensor):
+        int(number)
 
 
 def _written(target: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
@@ -64,10 +89,10 @@ def _written(target: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's place is known in numbers, and can be made again on the CPU."""
+    """Whether a tensor's place is known in this call, and can be made again on the CPU."""
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type not in ("cpu", "cuda"):
         return False
-    return all(type(number) is int for number in (*tensor.shape, *tensor.stride(), tensor.storage_offset()))
+    return all(map(_is_known, _places(tensor)))
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -75,22 +100,25 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 def _shares_with_itself(tensor: torch.Tensor) -> bool:
-    return any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    rows = zip(map(_now, tensor.shape), map(_now, tensor.stride()), strict=True)
+    return any(stride == 0 and size > 1 for size, stride in rows)
 
 
 def _try(target: Any, leaves: list[Any], spec: Any, written: torch.Tensor) -> Exception | None:
-    size = written.untyped_storage().nbytes() // written.dtype.itemsize
-    if type(size) is not int or size > _MOST:
+    nbytes = written.untyped_storage().nbytes()
+    if not _is_known(nbytes) or _now(nbytes) // written.dtype.itemsize > _MOST:
         return None
+    size = _now(nbytes) // written.dtype.itemsize
     memory = _memory(written)
     buffer = torch.zeros(size, dtype=written.dtype)
 
     def made(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
-            return leaf
+            return _now(leaf)
+        shape, stride = tuple(map(_now, leaf.shape)), tuple(map(_now, leaf.stride()))
         if _memory(leaf) == memory and leaf.dtype is written.dtype:
-            return buffer.as_strided(leaf.shape, leaf.stride(), leaf.storage_offset())
-        return torch.zeros(leaf.shape, dtype=leaf.dtype)
+            return buffer.as_strided(shape, stride, _now(leaf.storage_offset()))
+        return torch.zeros(shape, dtype=leaf.dtype)
 
     known: dict[int, Any] = {}  # one object stays one: a tensor may be its own operand
     try:
