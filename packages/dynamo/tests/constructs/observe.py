@@ -149,7 +149,7 @@ def assert_same(got: Any, expected: Any) -> None:
         assert repr(got) == repr(expected)
         return
     if isinstance(expected, numpy.floating) and type(got) is type(expected):
-        numpy.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)  # libraries of linear algebra round their way
+        numpy.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)  # libraries round their own way
         return
     assert type(got) is type(expected), f"{type(got)} is not {type(expected)}: {got!r} for {expected!r}"
     if isinstance(expected, torch.Tensor):
