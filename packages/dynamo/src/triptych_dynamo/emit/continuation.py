@@ -19,6 +19,7 @@ from typing import Any
 
 from triptych_dynamo.bytecode import ExceptionRange, Instruction, analysis, assemble, build, copy_instructions
 from triptych_dynamo.emit.own_cells import with_own_reads
+from triptych_dynamo.emit.reraised import with_own_entries
 from triptych_dynamo.emit.trampoline import finish
 from triptych_dynamo.interpreter.program import program_of
 
@@ -136,7 +137,7 @@ def assemble_part(layout: Layout, instructions: list[Instruction], **fields: Any
     origin = layout.origin
     fields = {**parameter_fields(origin, layout.parameters, free_names_of(origin)), **fields}
     rows = with_own_reads(analysis.remove_unreachable(instructions), origin.co_cellvars)
-    return assemble(rows, origin, **fields)
+    return assemble(with_own_entries(rows), origin, **fields)
 
 
 def restored(layout: Layout, keep: bool) -> list[Instruction]:

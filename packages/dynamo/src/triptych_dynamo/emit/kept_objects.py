@@ -13,6 +13,7 @@ from typing import Any
 from triptych_dynamo.bytecode import Instruction, build
 
 FORGET_LOCALS = "forget locals"  # operand of a NOP in whose place the frame lets go of the variables that it stored
+_KEPT = "__triptych_object_"
 _PLAIN = (NoneType, bool, int, float, complex, str, bytes, EllipsisType, CodeType)
 
 
@@ -45,8 +46,13 @@ def keep_in_cells(instructions: list[Instruction]) -> tuple[tuple[str, ...], tup
     return tuple(map(_name, range(len(cells)))), tuple(cells.values())
 
 
+def keeps_objects(code: CodeType) -> bool:
+    """Whether the code was written here and uses objects, as all does that hands on to the rest of a frame."""
+    return any(name.startswith(_KEPT) for name in code.co_freevars[-1:])
+
+
 def _name(index: int) -> str:
-    return f"__triptych_object_{index}"
+    return f"{_KEPT}{index}"
 
 
 def forget_locals(instructions: list[Instruction], cells: tuple[str, ...]) -> list[Instruction]:
