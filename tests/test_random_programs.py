@@ -21,6 +21,8 @@ ONCE_WRONG = [
     (700217, 2),  # reversed lists at their end, over a break
     (701915, 2),  # a handler that fails ends a generator whose end breaks
     (831251, 3),  # the least of nothing
+    (760978, 2),  # a generator in a frame that an exception leaves behind a break
+    (850628, 3),  # the same, with a `finally`
     (850678, 3),  # an assignment whose types the kernel refuses, in a graph that writes its input
     (840034, 3),  # an array over a tensor that is written behind a break
     (800128, 3),  # an exception's traceback kept a suspended generator of the caller
